@@ -1,0 +1,262 @@
+package dedupe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/onceward/onceward/event"
+)
+
+// What callers of a ledger branch on.
+var (
+	ErrNotFound   = errors.New("not found")
+	ErrDamaged    = errors.New("ledger is damaged")               // something that must be there is not, or fails its checksum
+	ErrPruned     = errors.New("pruned by retention")             // was there, is gone as configured
+	ErrOverloaded = errors.New("too much waiting for the ledger") // nothing was written; try again later
+	ErrDiskLow    = errors.New("disk space is below the reserve") // nothing was written; try again later
+	ErrTooLarge   = errors.New("too many events for one transaction")
+	ErrClosed     = errors.New("ledger is closed")
+	ErrFatal      = errors.New("ledger failed and must be reopened") // outcome unknown
+	ErrLocked     = errors.New("ledger is in use by another process")
+	ErrNewer      = errors.New("ledger was written by a newer version")
+)
+
+// Batch is what one transaction holds. An engine applies it whole, durably,
+// and fills in the outcomes, or returns an error and leaves them unknown.
+type Batch struct {
+	Requests []*Request
+	Results  []*Result
+}
+
+// Committer applies batches. Calls are serial.
+type Committer interface {
+	// Commit decides and writes every request and applies every result in one
+	// fsynced transaction (bodies too large for it go ahead in transactions of
+	// their own). When it returns nil, all of it is durable and new
+	// deliveries are on the schedule. ErrDiskLow refuses a batch's requests
+	// with nothing of them written; results are applied still: then each
+	// request's Outcomes are nil. Any other error is ErrFatal: the outcome is
+	// unknown and the engine takes no further batch.
+	Commit(ctx context.Context, b *Batch) error
+}
+
+// Lease is the right to attempt a delivery until Until. Its Token fences the
+// result: after another lease of the same delivery it no longer counts.
+type Lease struct {
+	Delivery event.Delivery
+	Token    uint64
+	Until    time.Time // ledger time
+}
+
+// Result ends a lease with one recorded attempt.
+type Result struct {
+	Lease   Lease
+	State   event.State   // Delivered, Dead, Cancelled, or Pending for another try
+	Delay   time.Duration // until the next try, when Pending; the ledger adds it to its clock
+	Attempt event.Attempt
+	// NoAttempt closes or postpones the delivery without an attempt record:
+	// nothing went on the wire.
+	NoAttempt bool
+
+	// Late is set by the ledger: the lease was lost, the attempt is recorded
+	// as late and the delivery unchanged.
+	Late bool
+}
+
+// Loaded is what an attempt needs of an event. Body is the event's exact
+// bytes, checked against the event's hash and length by Load.
+type Loaded struct {
+	Event *event.Event // read-only
+	Body  []byte       // read-only
+}
+
+// Dispatch is the forwarder's side of a ledger. All methods are safe for
+// concurrent use.
+type Dispatch interface {
+	// Now is the ledger clock: never behind the persisted mark, monotonic.
+	Now() time.Time
+	// Lease takes up to n due deliveries of target, earliest first, for ttl.
+	// No delivery is under two live leases; a lease not ended by ttl is lost
+	// and its delivery due again. next is when the earliest delivery not
+	// leased now falls due, zero when there is none.
+	Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []Lease, next time.Time, err error)
+	// Load returns event and body. An event that fails its checks is
+	// ErrDamaged; a body gone by retention is ErrPruned.
+	Load(ctx context.Context, ref event.Ref) (Loaded, error)
+	// Release gives leases back without an attempt; the deliveries are due at
+	// once. Lost leases are ignored.
+	Release(ctx context.Context, leases ...Lease) error
+	// Extend prolongs a lease by ttl from now, false when it was lost.
+	Extend(ctx context.Context, l Lease, ttl time.Duration) (bool, error)
+	// Wake receives a value when deliveries of target may have become due: a
+	// hint, never more than one waiting. The channel is the same for every
+	// call with one name.
+	Wake(target string) <-chan struct{}
+	// Targets lists every target name that has open deliveries.
+	Targets() []string
+}
+
+// Filter selects events or deliveries. Zero fields select everything; From
+// and To are wall-clock bounds, From inclusive, To exclusive.
+type Filter struct {
+	Source string
+	Type   string // exact, or a glob with *
+	Status event.Status
+	State  string // delivery state by name; deliveries only
+	Target string
+	ID     string // the provider's event ID, exact; needs Source to use the index
+	From   time.Time
+	To     time.Time
+}
+
+// Page is one page of a listing. Next is empty at the end; a page may hold
+// fewer records than asked for, even none, and still have a Next, because the
+// scan of one page is bounded.
+type Page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next"`
+}
+
+// Record is an event with what happened to it since.
+type Record struct {
+	Event      event.Event      `json:"event"`
+	Status     event.Status     `json:"status"`
+	Deliveries []event.Delivery `json:"deliveries"`
+	Tally      event.Tally      `json:"tally"`
+	BodyGone   bool             `json:"body_pruned"` // retention took the bytes
+}
+
+// DeliveryRow is a delivery with what a list shows of its event.
+type DeliveryRow struct {
+	event.Delivery
+	ID         string    `json:"id"`  // event.Delivery.DeliveryID
+	Key        string    `json:"key"` // idempotency key of its attempts
+	Source     string    `json:"source"`
+	EventID    string    `json:"event_id"`
+	Type       string    `json:"type"`
+	ReceivedAt time.Time `json:"received_at"`
+}
+
+// Account is the reading side of a ledger. A read after Commit returned sees
+// what it wrote. Lists run newest first and are stable under inserts.
+type Account interface {
+	// Lookup finds events by the provider's ID, newest first, also after the
+	// claim has expired. Source "" looks through every source named in
+	// sources.
+	Lookup(ctx context.Context, sources []string, id string) ([]event.Ref, error)
+	// Get returns ErrNotFound for a ref this ledger never gave, ErrPruned for
+	// one that retention took, ErrDamaged for one that must be there.
+	Get(ctx context.Context, ref event.Ref) (Record, error)
+	// Body is the event's exact bytes.
+	Body(ctx context.Context, ref event.Ref) ([]byte, error)
+	Events(ctx context.Context, f Filter, cursor string, limit int) (Page[Record], error)
+	Deliveries(ctx context.Context, f Filter, cursor string, limit int) (Page[DeliveryRow], error)
+	// Attempts of one event, oldest first.
+	Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, error)
+	Stats(ctx context.Context) (Stats, error)
+}
+
+// Stats is a snapshot for status, metrics and health.
+type Stats struct {
+	Targets    map[string]TargetStats `json:"targets"`
+	Claims     map[string]int64       `json:"claims,omitempty"`
+	Events     uint64                 `json:"events"` // accepted since the ledger was made
+	LastRef    event.Ref              `json:"last_ref"`
+	Batches    uint64                 `json:"batches"` // dense number of the last batch
+	SizeBytes  int64                  `json:"size_bytes"`
+	FreeBytes  int64                  `json:"free_bytes"`
+	Reserve    int64                  `json:"reserve_bytes"` // below it intake answers 503
+	ReadOnly   bool                   `json:"read_only"`     // intake is refused now
+	Rebuilding bool                   `json:"rebuilding"`    // the schedule is still being read back
+	ClockHold  bool                   `json:"clock_hold"`    // expiry waits: the clock ran far ahead of the mark
+}
+
+// TargetStats counts a target's deliveries.
+type TargetStats struct {
+	Pending int64     `json:"pending"` // open and not leased
+	Leased  int64     `json:"leased"`
+	Dead    int64     `json:"dead"`
+	Oldest  time.Time `json:"oldest"` // ledger time the oldest open delivery was opened; zero when none
+}
+
+// Selection names the deliveries of a replay: one event, or a filter.
+type Selection struct {
+	Ref    event.Ref // zero: use Filter
+	Filter Filter
+}
+
+// Replay says how closed deliveries are opened again.
+type Replay struct {
+	Selection Selection
+	Target    string // only this one; "" for every original target
+	NewKey    bool   // the key becomes {key}~r{generation}
+	// Reroute, when set, names today's targets of an event; closed or unknown
+	// ones are opened, in place of the original targets.
+	Reroute func(*event.Event) []string
+	DryRun  bool
+	Cursor  string // continue a bounded call
+	Limit   int    // events looked at in this call; 0 = 1,000
+}
+
+// ReplayCount says what a replay did, or would do.
+type ReplayCount struct {
+	Events int    `json:"events"`
+	Opened int    `json:"opened"`
+	Open   int    `json:"still_open"` // skipped: not closed
+	Pruned int    `json:"body_pruned"`
+	Next   string `json:"next"` // "" when all of the selection was seen
+}
+
+// Expired reports what one run of retention did.
+type Expired struct {
+	Buckets int   `json:"buckets"`
+	Bytes   int64 `json:"bytes"`   // disk returned, by allocated blocks; an estimate while compaction runs
+	Carried int   `json:"carried"` // events kept back because a delivery is open
+	Claims  int   `json:"claims"`  // claims rewritten because their event is open
+	Held    bool  `json:"held"`    // nothing was dropped: the clock is held
+}
+
+// Fault is one damaged or missing thing that Check found.
+type Fault struct {
+	Where string `json:"where"` // file, key kind and ref, or batch number
+	What  string `json:"what"`
+}
+
+// CheckReport is what Check found.
+type CheckReport struct {
+	Heads    uint64  `json:"heads"`
+	Events   uint64  `json:"events"`
+	Bodies   uint64  `json:"bodies"`
+	Attempts uint64  `json:"attempts"`
+	Claims   uint64  `json:"claims"`
+	Faults   []Fault `json:"faults"`
+}
+
+// Upkeep is the operator's side of a ledger.
+type Upkeep interface {
+	// Replay opens closed deliveries again as a new generation, durably.
+	// Open ones are skipped and counted.
+	Replay(ctx context.Context, r Replay) (ReplayCount, error)
+	// Cancel closes one event's open deliveries, of one target or of all.
+	Cancel(ctx context.Context, ref event.Ref, target string) (int, error)
+	// Expire drops what retention and windows have ended and returns disk.
+	Expire(ctx context.Context) (Expired, error)
+	// Check reads everything and reports every fault.
+	Check(ctx context.Context) (CheckReport, error)
+	// Backup writes a consistent copy of the whole ledger.
+	Backup(ctx context.Context, w io.Writer) error
+	// Health is nil while the ledger takes events.
+	Health(ctx context.Context) error
+	// Close flushes and releases the ledger. Leases end with it.
+	Close() error
+}
+
+// Ledger is everything an engine is. Users declare the part they need.
+type Ledger interface {
+	Committer
+	Dispatch
+	Account
+	Upkeep
+}

@@ -1,0 +1,139 @@
+package event
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// State is where a delivery stands.
+type State uint8
+
+// The states of a delivery. Pending and Leased are open; the rest is final
+// until a replay opens a new generation.
+const (
+	Pending State = iota
+	Leased
+	Delivered
+	Dead
+	Cancelled
+)
+
+var stateNames = [...]string{"pending", "leased", "delivered", "dead", "cancelled"}
+
+// String is the state's public name.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state(" + strconv.Itoa(int(s)) + ")"
+}
+
+// Open reports whether the delivery still has to be attempted.
+func (s State) Open() bool { return s == Pending || s == Leased }
+
+// MarshalText writes the state's public name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a public name.
+func (s *State) UnmarshalText(b []byte) error {
+	v, ok := ParseState(string(b))
+	if !ok {
+		return fmt.Errorf("delivery state %q: want one of %s", b, strings.Join(stateNames[:], ", "))
+	}
+	*s = v
+	return nil
+}
+
+// ParseState reads a state's public name.
+func ParseState(name string) (State, bool) {
+	for i, n := range stateNames {
+		if n == name {
+			return State(i), true
+		}
+	}
+	return 0, false
+}
+
+// Delivery is one event bound for one target.
+type Delivery struct {
+	Event      Ref       `json:"event"`
+	Target     string    `json:"target"`
+	Generation uint16    `json:"generation"` // 0 at admission, one more with each replay
+	State      State     `json:"state"`
+	Attempts   uint32    `json:"attempts"`   // of this generation
+	Key        string    `json:"key"`        // idempotency key of this generation
+	DueAt      time.Time `json:"due_at"`     // ledger time of the next attempt; zero when closed
+	OpenedAt   time.Time `json:"opened_at"`  // ledger time at which this generation was opened
+	UpdatedAt  time.Time `json:"updated_at"` // ledger time of the last change; zero when untouched
+	LastStatus int       `json:"last_status"`
+	LastError  string    `json:"last_error"` // closed set of classes, "" when none
+}
+
+// MaxKey is the longest idempotency key sent to a target, in bytes.
+const MaxKey = 255
+
+// Key is the idempotency key of every attempt of this generation: the
+// event's own, or with NewKey {key}~r{generation}. A key that would grow past
+// MaxKey is replaced by its hash.
+func (d Delivery) Key(ev *Event) string {
+	if !d.NewKey {
+		return ev.Key
+	}
+	key := ev.Key + "~r" + strconv.Itoa(int(d.Generation))
+	if len(key) > MaxKey {
+		return ev.Source + ":sha256:" + HashOf([]byte(key)).String()
+	}
+	return key
+}
+
+// DeliveryID names a delivery on the wire and in logs: ref, target and
+// generation.
+func (d Delivery) DeliveryID() string {
+	return d.Event.String() + "." + d.Target + "." + strconv.Itoa(int(d.Generation))
+}
+
+// Outcome classes an attempt for metrics, the account and people.
+type Outcome string
+
+// The outcomes of an attempt: a closed set.
+const (
+	Outcome2xx          Outcome = "2xx"
+	Outcome3xx          Outcome = "3xx"
+	Outcome4xx          Outcome = "4xx"
+	Outcome5xx          Outcome = "5xx"
+	OutcomeTimeout      Outcome = "timeout"
+	OutcomeConnectError Outcome = "connect_error"
+	OutcomeTLSError     Outcome = "tls_error"
+	OutcomeDNSError     Outcome = "dns_error"
+	OutcomeBlocked      Outcome = "blocked"        // refused by the egress guard
+	OutcomeInterrupted  Outcome = "interrupted"    // cut by our own stop
+	OutcomeMissing      Outcome = "target_missing" // gave up: no such target is configured
+	OutcomeDamaged      Outcome = "body_damaged"   // the stored body failed its check; nothing was sent
+	OutcomeUnknown      Outcome = "unknown"        // sent, and the answer was never recorded
+)
+
+// Outcomes lists every outcome.
+func Outcomes() []Outcome {
+	return []Outcome{Outcome2xx, Outcome3xx, Outcome4xx, Outcome5xx, OutcomeTimeout, OutcomeConnectError,
+		OutcomeTLSError, OutcomeDNSError, OutcomeBlocked, OutcomeInterrupted, OutcomeMissing, OutcomeDamaged, OutcomeUnknown}
+}
+
+// Attempt is one HTTP request on the wire for a delivery. It never changes
+// once recorded.
+type Attempt struct {
+	Event      Ref           `json:"event"`
+	Target     string        `json:"target"`
+	Generation uint16        `json:"generation"`
+	Number     uint32        `json:"number"` // from 1, per generation
+	StartedAt  time.Time     `json:"started_at"`
+	Duration   time.Duration `json:"duration_ns"`
+	Status     int           `json:"status"` // HTTP status; 0 when no answer came
+	Outcome    Outcome       `json:"outcome"`
+	Error      string        `json:"error"`    // short, without secrets; "" when answered
+	Response   []byte        `json:"response"` // head of the answer, at most 4 KiB
+	State      State         `json:"state"`    // of the delivery after it
+	RetryIn    time.Duration `json:"retry_in_ns"`
+	Late       bool          `json:"late"` // its lease was lost; the delivery did not change
+}
