@@ -63,7 +63,7 @@ type Delivery struct {
 	Generation uint16    `json:"generation"` // 0 at admission, one more with each replay
 	State      State     `json:"state"`
 	Attempts   uint32    `json:"attempts"`   // of this generation
-	Key        string    `json:"key"`        // idempotency key of this generation
+	NewKey     bool      `json:"new_key"`    // this generation's key is not the event's own
 	DueAt      time.Time `json:"due_at"`     // ledger time of the next attempt; zero when closed
 	OpenedAt   time.Time `json:"opened_at"`  // ledger time at which this generation was opened
 	UpdatedAt  time.Time `json:"updated_at"` // ledger time of the last change; zero when untouched
