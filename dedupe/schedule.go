@@ -1,0 +1,511 @@
+package dedupe
+
+import (
+	"container/heap"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/onceward/onceward/event"
+)
+
+// Entry is one open delivery as the schedule keeps it: 48 bytes, no pointers.
+type Entry struct {
+	Ref        event.Ref
+	Due        int64 // ledger time of the next attempt, Unix ms
+	Opened     int64 // ledger time at which this generation was opened, Unix ms
+	Attempts   uint32
+	Generation uint16
+	NewKey     bool
+}
+
+// Delivery is the entry as a leased delivery of target.
+func (e Entry) Delivery(target string) event.Delivery {
+	return event.Delivery{
+		Event: e.Ref, Target: target, Generation: e.Generation, State: event.Leased, Attempts: e.Attempts,
+		NewKey: e.NewKey, DueAt: time.UnixMilli(e.Due), OpenedAt: time.UnixMilli(e.Opened),
+	}
+}
+
+// DefaultScheduleCap is how many open deliveries of one target are held in
+// memory. What is beyond stays in the ledger and is read back as room comes.
+const DefaultScheduleCap = 200_000
+
+// Schedule holds when each open delivery is due, for engines that one process
+// owns: a queue per target, first attempts in commit order, retries by due
+// time, leases. It is memory only; an engine rebuilds it from its records.
+// All methods are safe for concurrent use, and no target waits for another.
+type Schedule struct {
+	now func() time.Time // the ledger clock
+	cap int
+
+	mu     sync.RWMutex // guards the map, not the queues
+	queues map[string]*queue
+}
+
+// NewSchedule makes an empty schedule on the ledger clock now. limit is the
+// number of entries kept per target; 0 is DefaultScheduleCap.
+func NewSchedule(now func() time.Time, limit int) *Schedule {
+	if limit <= 0 {
+		limit = DefaultScheduleCap
+	}
+	return &Schedule{now: now, cap: limit, queues: map[string]*queue{}}
+}
+
+// queue is one target's part.
+type queue struct {
+	wake chan struct{}
+
+	mu        sync.Mutex // guards all below; held for bookkeeping only
+	fresh     []Entry    // first attempts, in order; head is the first one left
+	head      int
+	retry     dueHeap
+	leased    map[event.Ref]lease
+	expiry    []leaseEnd // leases in the order in which they end
+	cancelled map[event.Ref]uint16
+	tokens    uint64
+	open      int64 // all open deliveries, also those not in memory
+	dead      int64
+	more      bool                   // the ledger holds open deliveries that memory does not
+	moreDue   int64                  // the earliest of them, as far as known
+	known     map[event.Ref]struct{} // set while a refill runs: what memory holds
+	spilled   bool                   // something was left out while it ran
+}
+
+type lease struct {
+	entry  Entry
+	token  uint64
+	until  int64
+	pinned bool // its result is being committed
+}
+
+type leaseEnd struct {
+	ref   event.Ref
+	token uint64
+	until int64
+}
+
+type dueHeap []Entry
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].Due < h[j].Due }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(Entry)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return e
+}
+
+func (s *Schedule) queue(target string) *queue {
+	s.mu.RLock()
+	q := s.queues[target]
+	s.mu.RUnlock()
+	if q != nil {
+		return q
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q = s.queues[target]; q == nil {
+		q = &queue{wake: make(chan struct{}, 1), leased: map[event.Ref]lease{}, cancelled: map[event.Ref]uint16{}}
+		s.queues[target] = q
+	}
+	return q
+}
+
+// Wake receives a value when deliveries of target may have become due.
+func (s *Schedule) Wake(target string) <-chan struct{} { return s.queue(target).wake }
+
+// Targets lists the targets that have open deliveries, sorted.
+func (s *Schedule) Targets() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []string
+	for name, q := range s.queues {
+		q.mu.Lock()
+		open := q.open
+		q.mu.Unlock()
+		if open > 0 {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// Add schedules a delivery that was opened: a new event's, a replay's, or one
+// found in the ledger at start.
+func (s *Schedule) Add(target string, e Entry) {
+	q := s.queue(target)
+	q.mu.Lock()
+	q.open++
+	q.place(e, s.cap)
+	q.mu.Unlock()
+	q.signal()
+}
+
+func (q *queue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// place keeps e in memory if there is room, else in place of a retry that is
+// due later, else leaves it to the ledger.
+func (q *queue) place(e Entry, limit int) {
+	if q.known != nil {
+		q.known[e.Ref] = struct{}{}
+	}
+	if q.held() >= limit {
+		last := len(q.retry) - 1
+		if last < 0 || q.retry[last].Due <= e.Due {
+			q.leave(e)
+			return
+		}
+		out := q.retry[last]
+		heap.Remove(&q.retry, last)
+		q.leave(out)
+	}
+	if e.Attempts == 0 && (len(q.fresh) == q.head || q.fresh[len(q.fresh)-1].Due <= e.Due) {
+		q.fresh = append(q.fresh, e)
+		return
+	}
+	heap.Push(&q.retry, e)
+}
+
+func (q *queue) leave(e Entry) {
+	if !q.more || e.Due < q.moreDue {
+		q.moreDue = e.Due
+	}
+	q.more, q.spilled = true, true
+	if q.known != nil {
+		delete(q.known, e.Ref)
+	}
+}
+
+func (q *queue) held() int { return len(q.fresh) - q.head + len(q.retry) + len(q.leased) }
+
+// Lease takes up to n due deliveries of target for ttl, earliest first. next
+// is when the earliest delivery not taken now falls due or the earliest lease
+// ends, zero when there is neither.
+func (s *Schedule) Lease(target string, n int, ttl time.Duration) (leases []Lease, next time.Time) {
+	now := s.now().UnixMilli()
+	until := now + ttl.Milliseconds()
+	q := s.queue(target)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reclaim(now)
+	for len(leases) < n {
+		e, ok := q.pop(now)
+		if !ok {
+			break
+		}
+		q.tokens++
+		q.leased[e.Ref] = lease{entry: e, token: q.tokens, until: until}
+		q.expiry = append(q.expiry, leaseEnd{e.Ref, q.tokens, until})
+		leases = append(leases, Lease{Delivery: e.Delivery(target), Token: q.tokens, Until: time.UnixMilli(until)})
+	}
+	if due, ok := q.nextDue(); ok {
+		next = time.UnixMilli(due)
+	}
+	return leases, next
+}
+
+// reclaim puts deliveries of ended leases back.
+func (q *queue) reclaim(now int64) {
+	for len(q.expiry) > 0 {
+		end := q.expiry[0]
+		l, ok := q.leased[end.ref]
+		live := ok && l.token == end.token
+		if live && l.pinned {
+			// Its result is being written; Settle ends it.
+			if end.until > now {
+				return
+			}
+			live = false
+		}
+		if live && l.until == end.until {
+			if end.until > now {
+				return
+			}
+			delete(q.leased, end.ref)
+			heap.Push(&q.retry, l.entry)
+		}
+		q.expiry = q.expiry[1:]
+	}
+	q.expiry = nil
+}
+
+// pop removes the earliest entry that is due.
+func (q *queue) pop(now int64) (Entry, bool) {
+	for {
+		e, fresh, ok := q.peek()
+		if !ok || e.Due > now {
+			return Entry{}, false
+		}
+		if fresh {
+			q.advance()
+		} else {
+			heap.Pop(&q.retry)
+		}
+		if g, gone := q.cancelled[e.Ref]; gone && g == e.Generation {
+			delete(q.cancelled, e.Ref)
+			continue
+		}
+		return e, true
+	}
+}
+
+func (q *queue) peek() (e Entry, fresh, ok bool) {
+	hasFresh := q.head < len(q.fresh)
+	switch {
+	case hasFresh && (len(q.retry) == 0 || q.fresh[q.head].Due <= q.retry[0].Due):
+		return q.fresh[q.head], true, true
+	case len(q.retry) > 0:
+		return q.retry[0], false, true
+	}
+	return Entry{}, false, false
+}
+
+func (q *queue) advance() {
+	q.head++
+	if q.head == len(q.fresh) {
+		q.fresh, q.head = q.fresh[:0], 0
+	} else if q.head >= 4096 && q.head*2 >= len(q.fresh) {
+		q.fresh = append(q.fresh[:0], q.fresh[q.head:]...)
+		q.head = 0
+	}
+}
+
+func (q *queue) nextDue() (int64, bool) {
+	e, _, ok := q.peek()
+	due := e.Due
+	if len(q.expiry) > 0 && (!ok || q.expiry[0].until < due) {
+		due, ok = q.expiry[0].until, true
+	}
+	return due, ok
+}
+
+// Fence reports whether the lease still stands and, if so, holds it until
+// Settle, so that its delivery can't be leased again while the result is
+// being written.
+func (s *Schedule) Fence(l Lease) (Entry, bool) {
+	q := s.queue(l.Delivery.Target)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	cur, ok := q.leased[l.Delivery.Event]
+	if !ok || cur.token != l.Token {
+		return Entry{}, false
+	}
+	cur.pinned = true
+	q.leased[l.Delivery.Event] = cur
+	return cur.entry, true
+}
+
+// Settle ends a fenced lease after its result is durable: with state Pending
+// next is scheduled again, else the delivery is closed.
+func (s *Schedule) Settle(l Lease, state event.State, next Entry) {
+	q := s.queue(l.Delivery.Target)
+	q.mu.Lock()
+	cur, ok := q.leased[l.Delivery.Event]
+	if !ok || cur.token != l.Token { // cancelled while it was written
+		q.mu.Unlock()
+		return
+	}
+	delete(q.leased, l.Delivery.Event)
+	if state.Open() {
+		q.place(next, s.cap)
+	} else {
+		q.open--
+		if state == event.Dead {
+			q.dead++
+		}
+	}
+	q.mu.Unlock()
+	if state.Open() {
+		q.signal()
+	}
+}
+
+// Release gives a lease back; its delivery is due as it was before. A lost
+// lease is ignored.
+func (s *Schedule) Release(l Lease) {
+	q := s.queue(l.Delivery.Target)
+	q.mu.Lock()
+	cur, ok := q.leased[l.Delivery.Event]
+	if ok && cur.token == l.Token && !cur.pinned {
+		delete(q.leased, l.Delivery.Event)
+		heap.Push(&q.retry, cur.entry)
+	}
+	q.mu.Unlock()
+	q.signal()
+}
+
+// Extend prolongs a lease by ttl from now, false when it was lost.
+func (s *Schedule) Extend(l Lease, ttl time.Duration) bool {
+	until := s.now().Add(ttl).UnixMilli()
+	q := s.queue(l.Delivery.Target)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	cur, ok := q.leased[l.Delivery.Event]
+	if !ok || cur.token != l.Token {
+		return false
+	}
+	cur.until = until
+	q.leased[l.Delivery.Event] = cur
+	q.expiry = append(q.expiry, leaseEnd{l.Delivery.Event, l.Token, until})
+	return true
+}
+
+// Cancel closes an open delivery. Its lease, if it is under one, is lost.
+func (s *Schedule) Cancel(target string, ref event.Ref, generation uint16) {
+	q := s.queue(target)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open--
+	if l, ok := q.leased[ref]; ok && l.entry.Generation == generation {
+		delete(q.leased, ref)
+		return
+	}
+	q.cancelled[ref] = generation
+}
+
+// Dead counts a dead delivery found at start (+1) or opened again (-1).
+func (s *Schedule) Dead(target string, n int64) {
+	q := s.queue(target)
+	q.mu.Lock()
+	q.dead += n
+	q.mu.Unlock()
+}
+
+// State is Leased while the delivery is under a lease, else Pending.
+func (s *Schedule) State(target string, ref event.Ref) event.State {
+	q := s.queue(target)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l, ok := q.leased[ref]; ok && l.until > s.now().UnixMilli() {
+		return event.Leased
+	}
+	return event.Pending
+}
+
+// Stats counts every target's deliveries.
+func (s *Schedule) Stats() map[string]TargetStats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make(map[string]TargetStats, len(s.queues))
+	for name, q := range s.queues {
+		q.mu.Lock()
+		st := TargetStats{Pending: q.open - int64(len(q.leased)), Leased: int64(len(q.leased)), Dead: q.dead}
+		if st.Pending < 0 {
+			st.Pending = 0
+		}
+		oldest := int64(0)
+		q.each(func(e Entry) {
+			if oldest == 0 || e.Opened < oldest {
+				oldest = e.Opened
+			}
+		})
+		if oldest != 0 {
+			st.Oldest = time.UnixMilli(oldest)
+		}
+		q.mu.Unlock()
+		if st != (TargetStats{}) {
+			out[name] = st
+		}
+	}
+	return out
+}
+
+func (q *queue) each(f func(Entry)) {
+	for _, e := range q.fresh[q.head:] {
+		f(e)
+	}
+	for _, e := range q.retry {
+		f(e)
+	}
+	for _, l := range q.leased {
+		f(l.entry)
+	}
+}
+
+// Low is the smallest ref that has an open delivery, the zero Ref when none
+// has. It is false when memory does not hold every open delivery.
+func (s *Schedule) Low() (event.Ref, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var low event.Ref
+	complete := true
+	for _, q := range s.queues {
+		q.mu.Lock()
+		complete = complete && !q.more
+		q.each(func(e Entry) {
+			if low.IsZero() || e.Ref.Compare(low) < 0 {
+				low = e.Ref
+			}
+		})
+		q.mu.Unlock()
+	}
+	return low, complete
+}
+
+// Holds reports whether the delivery is in memory as open.
+func (s *Schedule) Holds(target string, ref event.Ref) bool {
+	q := s.queue(target)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	found := false
+	q.each(func(e Entry) { found = found || e.Ref == ref })
+	return found
+}
+
+// Starved lists targets whose open deliveries in the ledger should be read
+// back now: there is room, or one that was left out is due.
+func (s *Schedule) Starved() []string {
+	now := s.now().UnixMilli()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []string
+	for name, q := range s.queues {
+		q.mu.Lock()
+		if q.more && q.known == nil && (q.held() < s.cap/2 || q.moreDue <= now && q.held() < s.cap) {
+			out = append(out, name)
+		}
+		q.mu.Unlock()
+	}
+	return out
+}
+
+// Refill begins reading a target's open deliveries back from the ledger.
+// offer is called for each one found, in any order, and ignores those that
+// memory holds; done ends it, whole says whether everything was offered.
+func (s *Schedule) Refill(target string) (offer func(Entry), done func(whole bool)) {
+	q := s.queue(target)
+	q.mu.Lock()
+	q.known = make(map[event.Ref]struct{}, q.held())
+	q.each(func(e Entry) { q.known[e.Ref] = struct{}{} })
+	q.spilled = false
+	q.moreDue = 1<<63 - 1
+	q.mu.Unlock()
+	offer = func(e Entry) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if _, held := q.known[e.Ref]; held {
+			return
+		}
+		if g, gone := q.cancelled[e.Ref]; gone && g == e.Generation {
+			return
+		}
+		q.place(e, s.cap)
+	}
+	done = func(whole bool) {
+		q.mu.Lock()
+		q.known = nil
+		q.more = q.spilled || !whole
+		q.mu.Unlock()
+		q.signal()
+	}
+	return offer, done
+}
