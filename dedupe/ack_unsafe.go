@@ -1,0 +1,27 @@
+//go:build onceward_unsafe_early_ack
+
+package dedupe
+
+import "github.com/onceward/onceward/event"
+
+// earlyAck breaks the promise on purpose: a build with this tag answers before
+// the commit, so that the crash tests can show that they notice the loss. It
+// must never serve traffic.
+const earlyAck = true
+
+// ackEarly wakes the callers of f's requests as if all their items were new.
+// The batch keeps copies, so that the commit fills in outcomes no caller reads.
+func ackEarly(w *Writer, f *flight) {
+	for i, q := range f.requests {
+		req := q.req
+		kept := *req
+		f.batch.Requests[i] = &kept
+		ref := event.NewRef(uint64(w.cfg.Now().UnixMilli()), uint32(i), 0)
+		req.Outcomes = make([]Outcome, len(req.Items))
+		for j := range req.Items {
+			req.Outcomes[j] = Outcome{Verdict: New, Ref: ref, ID: req.Items[j].Event.ID, Answer: req.Answer}
+		}
+		q.done <- nil
+	}
+	f.requests = f.requests[:0]
+}

@@ -1,0 +1,339 @@
+package dedupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The defaults of a WriterConfig.
+const (
+	DefaultQueue      = 4096
+	DefaultQueueBytes = 64 << 20
+	DefaultMaxItems   = 1024
+	DefaultMaxBytes   = 7 << 19 // 3.5 MiB
+)
+
+// WriterConfig says what a Writer writes to and how much may wait.
+type WriterConfig struct {
+	Ledger     Committer
+	Queue      int   // requests that may wait; 0 = DefaultQueue
+	QueueBytes int64 // bytes of bodies that may wait; 0 = DefaultQueueBytes
+	MaxItems   int   // events and results of one batch; 0 = DefaultMaxItems
+	MaxBytes   int64 // bytes of one batch, bodies included; 0 = DefaultMaxBytes
+	Log        *slog.Logger
+	// Now is the clock by which the deadlines of callers are judged, not the
+	// ledger's; nil = time.Now.
+	Now        func() time.Time
+	Registerer prometheus.Registerer // nil: instruments are not registered
+}
+
+// Writer commits what many callers bring in batches: one goroutine takes
+// everything that waits into one transaction, syncs once, then wakes every
+// caller. It waits for nothing to gather; batches form while the one before
+// is on its way to disk. All methods but Run are safe for concurrent use.
+type Writer struct {
+	cfg     WriterConfig // read-only after NewWriter
+	metrics *metrics
+	pool    sync.Pool
+
+	// mu guards the queues; held for bookkeeping only, never across a commit.
+	mu       sync.Mutex
+	requests waitList
+	results  waitList
+	closed   error // what later callers get; nil while the writer takes work
+
+	// wake holds a value when there may be work.
+	wake chan struct{}
+}
+
+// NewWriter makes a writer and starts nothing: callers wait until Run runs.
+// A registration that clashes is an error.
+func NewWriter(cfg WriterConfig) (*Writer, error) {
+	if cfg.Ledger == nil {
+		return nil, errors.New("writer needs a ledger")
+	}
+	setDefault(&cfg.Queue, DefaultQueue)
+	setDefault(&cfg.QueueBytes, DefaultQueueBytes)
+	setDefault(&cfg.MaxItems, DefaultMaxItems)
+	setDefault(&cfg.MaxBytes, DefaultMaxBytes)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &Writer{cfg: cfg, wake: make(chan struct{}, 1)}
+	w.pool.New = func() any { return &waiter{done: make(chan error, 1)} }
+	m, err := newMetrics(cfg.Registerer, w.depth)
+	if err != nil {
+		return nil, fmt.Errorf("register writer metrics: %w", err)
+	}
+	w.metrics = m
+	return w, nil
+}
+
+func setDefault[T int | int64](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+func (w *Writer) depth() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return float64(w.requests.len)
+}
+
+// Accept writes one request and returns when its outcomes are durable in
+// req.Outcomes. On an error req.Outcomes is nil and, but for ErrFatal,
+// nothing was written:
+//
+//   - ErrOverloaded when the queue is full, at once, or when ctx ended before
+//     the request's turn came.
+//   - ErrDiskLow when the ledger refuses new events for lack of space.
+//   - ErrTooLarge when the request can never fit one transaction.
+//   - ErrClosed after Run has ended.
+//   - ErrFatal when the ledger failed: the outcome is unknown, and the same
+//     request may be sent again after a restart.
+//
+// Once the request's turn has come the end of ctx is ignored: the answer is
+// always what is on disk.
+func (w *Writer) Accept(ctx context.Context, req *Request) error {
+	req.Outcomes = nil
+	if len(req.Items) == 0 {
+		return nil
+	}
+	if err := w.admissible(req); err != nil {
+		return w.metrics.count(opAccept, err)
+	}
+	q := w.pool.Get().(*waiter)
+	q.req, q.items, q.body = req, len(req.Items), int64(len(req.Body))
+	q.bytes = q.body + metaSize(req)
+	q.deadline, _ = ctx.Deadline()
+	return w.metrics.count(opAccept, w.wait(ctx, &w.requests, q))
+}
+
+// Finish records results and returns when they are durable; each Result's
+// Late is then set. Results never wait for room in the queue and are written
+// although the disk is low. An end of ctx before their turn is ErrOverloaded
+// and those not yet written stay unwritten; other errors are as for Accept.
+func (w *Writer) Finish(ctx context.Context, results ...*Result) error {
+	for len(results) > 0 {
+		q := w.pool.Get().(*waiter)
+		n := 0
+		for n < len(results) && n < w.cfg.MaxItems {
+			size := resultSize(results[n])
+			if n > 0 && q.bytes+size > w.cfg.MaxBytes {
+				break
+			}
+			q.bytes += size
+			n++
+		}
+		q.results, q.items = results[:n], n
+		q.deadline, _ = ctx.Deadline()
+		if err := w.metrics.count(opFinish, w.wait(ctx, &w.results, q)); err != nil {
+			return err
+		}
+		results = results[n:]
+	}
+	return nil
+}
+
+// wait queues q, waits for its outcome and puts q back into the pool.
+func (w *Writer) wait(ctx context.Context, l *waitList, q *waiter) error {
+	err := ctx.Err()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrOverloaded, err)
+	} else if err = w.enqueue(l, q); err == nil {
+		select {
+		case err = <-q.done:
+		case <-ctx.Done():
+			if w.withdraw(l, q) {
+				err = fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
+			} else {
+				err = <-q.done
+			}
+		}
+	}
+	*q = waiter{done: q.done}
+	w.pool.Put(q)
+	return err
+}
+
+func (w *Writer) enqueue(l *waitList, q *waiter) error {
+	w.mu.Lock()
+	switch {
+	case w.closed != nil:
+		w.mu.Unlock()
+		return w.closed
+	case q.req != nil && (l.len >= w.cfg.Queue || l.len > 0 && l.body+q.body > w.cfg.QueueBytes):
+		w.mu.Unlock()
+		return ErrOverloaded // bounded on purpose: the provider will come back
+	}
+	l.push(q)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default: // the writer knows already
+	}
+	return nil
+}
+
+// withdraw takes q out of the queue, false when its turn has come.
+func (w *Writer) withdraw(l *waitList, q *waiter) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !q.queued {
+		return false
+	}
+	l.remove(q)
+	return true
+}
+
+// flight is the batch under way and the callers it answers. The writer reuses
+// one.
+type flight struct {
+	batch    Batch
+	requests []*waiter
+	results  []*waiter
+	late     []*waiter
+	items    int
+	turn     bool // requests had the first pick
+}
+
+// Run writes until ctx ends, then writes what still waits and returns nil.
+// When the ledger fails it answers every caller, waiting and later, with
+// ErrFatal and returns it: the process must end, since what is on disk is
+// unknown. Run may be called once.
+func (w *Writer) Run(ctx context.Context) error {
+	f := &flight{}
+	work := context.WithoutCancel(ctx) // a batch under way is always written to its end
+	for {
+		if err := w.drain(work, f); err != nil {
+			return err
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			w.close(ErrClosed)
+			return w.drain(work, f)
+		}
+	}
+}
+
+// drain writes batches until nothing waits.
+func (w *Writer) drain(ctx context.Context, f *flight) error {
+	for w.next(f) {
+		for _, q := range f.late {
+			q.done <- ErrOverloaded
+		}
+		if f.items == 0 {
+			continue
+		}
+		if err := w.write(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close makes later callers get err and returns who still waits.
+func (w *Writer) close(err error) {
+	w.mu.Lock()
+	w.closed = err
+	w.mu.Unlock()
+}
+
+// next fills f with what waits, false when nothing does. Requests and results
+// take turns at the first pick, so that neither starves the other; the second
+// gets what room is left.
+func (w *Writer) next(f *flight) bool {
+	now := w.cfg.Now()
+	rest := budget{items: w.cfg.MaxItems, bytes: w.cfg.MaxBytes}
+	f.requests, f.results, f.late, f.items = f.requests[:0], f.results[:0], f.late[:0], 0
+	f.turn = !f.turn
+	w.mu.Lock()
+	if f.turn {
+		f.requests, f.late = w.requests.take(&rest, now, true, f.requests, f.late)
+		f.results, f.late = w.results.take(&rest, now, len(f.requests) == 0, f.results, f.late)
+	} else {
+		f.results, f.late = w.results.take(&rest, now, true, f.results, f.late)
+		f.requests, f.late = w.requests.take(&rest, now, len(f.results) == 0, f.requests, f.late)
+	}
+	w.mu.Unlock()
+
+	b := &f.batch
+	clear(b.Requests)
+	clear(b.Results)
+	b.Requests, b.Results = b.Requests[:0], b.Results[:0]
+	for _, q := range f.requests {
+		b.Requests = append(b.Requests, q.req)
+		f.items += q.items
+	}
+	for _, q := range f.results {
+		b.Results = append(b.Results, q.results...)
+		f.items += q.items
+	}
+	return f.items > 0 || len(f.late) > 0
+}
+
+// write commits f and wakes its callers.
+func (w *Writer) write(ctx context.Context, f *flight) error {
+	if earlyAck {
+		ackEarly(w, f)
+	}
+	started := time.Now()
+	err := w.cfg.Ledger.Commit(ctx, &f.batch)
+	w.metrics.commit.Observe(time.Since(started).Seconds())
+	w.metrics.items.Observe(float64(f.items))
+	switch {
+	case err == nil:
+		answer(f.requests, nil)
+		answer(f.results, nil)
+	case errors.Is(err, ErrDiskLow):
+		answer(f.requests, err)
+		answer(f.results, nil)
+	default:
+		return w.fail(f, err)
+	}
+	return nil
+}
+
+// fail ends the writer: nobody gets an outcome of a batch that may or may not
+// be on disk.
+func (w *Writer) fail(f *flight, err error) error {
+	if !errors.Is(err, ErrFatal) {
+		err = fmt.Errorf("%w: %w", ErrFatal, err)
+	}
+	w.metrics.count(opCommit, err)
+	w.close(err)
+	answer(f.requests, err)
+	answer(f.results, err)
+	w.mu.Lock()
+	var waiting []*waiter
+	for _, l := range [...]*waitList{&w.requests, &w.results} {
+		for q := l.head; q != nil; q = l.head {
+			l.remove(q)
+			waiting = append(waiting, q)
+		}
+	}
+	w.mu.Unlock()
+	answer(waiting, err)
+	return fmt.Errorf("commit batch: %w", err)
+}
+
+// answer wakes callers. An outcome that is not durable is taken back first.
+func answer(qs []*waiter, err error) {
+	for _, q := range qs {
+		if err != nil && q.req != nil {
+			q.req.Outcomes = nil
+		}
+		q.done <- err
+	}
+}
