@@ -1,0 +1,29 @@
+// Package torture kills the built gateway, again and again, and holds what
+// is left against what was promised. It imports none of the product: it
+// knows the binary, its public HTTP edge, its config file and its commands.
+//
+// The parts: a Sender signs events and keeps its own log of what it was
+// answered; a Target is where deliveries arrive and keeps its own log of
+// what came; a Proc is the gateway's process; the Oracle (Judge) compares the
+// two logs with the gateway's own account.
+//
+// Invariants:
+//
+//   - The sender's and the target's logs never pass through the gateway nor
+//     its file system: a fault there cannot make them agree with it.
+//   - Judge is pure: the same evidence gives the same verdict. It counts an
+//     answer as an acknowledgement only when its status line said 2xx before
+//     Evidence.Until.
+//   - Everything random comes from the seed that the run prints.
+//   - The suite ends only processes it started, by their process ID.
+//
+// The unit tests run with every `go test ./...`. The runs against the binary
+// need the build tag and some minutes:
+//
+//	go test -tags torture -v -timeout 20m ./torture
+//	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
+//
+// TORTURE_CYCLES and TORTURE_CUTS set the number of kills and of power cuts.
+// The power cuts need root and loop devices; where there are none the test
+// fails and says so, unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
+package torture

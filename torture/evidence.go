@@ -1,0 +1,41 @@
+package torture
+
+import "time"
+
+// Stored is one event in the gateway's own account.
+type Stored struct {
+	Ref        string
+	Source     string
+	ID         string
+	Key        string
+	Hash       string
+	Deliveries []StoredDelivery
+}
+
+// StoredDelivery is one delivery in the gateway's own account.
+type StoredDelivery struct {
+	Target   string
+	State    string
+	Attempts int
+}
+
+// Life is the time of one process of the gateway.
+type Life struct {
+	Start  time.Duration // just before the process was started
+	Ready  time.Duration // when it first said it was; 0 when it was killed before
+	End    time.Duration // just before the kill or the stop
+	Killed bool
+}
+
+// Evidence is everything a verdict rests on.
+type Evidence struct {
+	Sources  []Source
+	Sent     []Sent
+	Requests []Request
+	Stored   []Stored
+	Lives    []Life
+	// Until, when not zero, is the moment of a power cut: an answer that came
+	// after it acknowledges nothing, since a plain write and fsync loses such
+	// answers as well.
+	Until time.Duration
+}

@@ -1,0 +1,126 @@
+package torture
+
+import "time"
+
+// attempts holds the attempts in the account against the target's log. A
+// process that was killed may have left its last request of a delivery
+// unrecorded; every other one must be there, and none that never came.
+func (v *Verdict) attempts(d *docket, u *unit) {
+	for _, target := range u.targets {
+		rs := u.requests[target]
+		most, least := len(rs), 0
+		lastLife, done := -1, false
+		for i, r := range rs {
+			life := d.life(r.At)
+			if life != lastLife {
+				lastLife, done = life, false
+			}
+			if done {
+				v.Again++
+				v.fault("%s: target %s got it again from the same process, %v after the start of the run", u, target, r.At)
+			}
+			done = done || r.Status/100 == 2
+			endsLife := i == len(rs)-1 || d.life(rs[i+1].At) != life
+			if !endsLife || life < 0 || !d.Lives[life].Killed {
+				least++
+			}
+		}
+		v.Copies += copies(rs)
+		v.miscount(u, target, least, most)
+	}
+}
+
+func copies(rs []Request) (n int) {
+	for _, r := range rs {
+		if r.Status/100 == 2 {
+			n++
+		}
+	}
+	return max(0, n-1)
+}
+
+func (v *Verdict) miscount(u *unit, target string, least, most int) {
+	for _, s := range u.stored {
+		for _, sd := range s.Deliveries {
+			if sd.Target == target && (sd.Attempts < least || sd.Attempts > most) {
+				v.Miscount++
+				v.fault("%s: %d attempts shown for target %s, which saw %d requests, at least %d of which must be shown",
+					u, sd.Attempts, target, most, least)
+			}
+		}
+	}
+}
+
+// restarts measures how soon after each restart the gateway was ready and
+// went on with what the kill had left open.
+func (v *Verdict) restarts(d *docket) {
+	for i, l := range d.Lives {
+		if l.Ready > 0 {
+			v.SlowestStart = max(v.SlowestStart, l.Ready-l.Start)
+		}
+		if i == 0 || l.Ready == 0 {
+			continue
+		}
+		m := d.orphans(i)
+		if m.open == 0 {
+			continue
+		}
+		switch {
+		case m.moved > 0:
+			v.FirstOrphan = max(v.FirstOrphan, m.first-l.Ready)
+			if m.first-l.Ready > MaxOrphanDelay {
+				v.Stuck++
+				v.fault("process %d: %d deliveries were open, the first moved %v after it was ready", i, m.open, m.first-l.Ready)
+			}
+		case l.End-l.Ready > MaxOrphanDelay:
+			v.Stuck++
+			v.fault("process %d: %d deliveries were open, none moved in %v", i, m.open, l.End-l.Ready)
+		}
+		if i == len(d.Lives)-1 {
+			v.LastOrphan = max(0, m.last-l.Ready)
+		}
+	}
+}
+
+// movement is what became of the deliveries that one process left open, in
+// the time of the next.
+type movement struct {
+	open, moved int
+	first, last time.Duration // request of some, and of every one of those that moved
+}
+
+// orphans looks at the deliveries that were acknowledged and not done when
+// process i-1 ended.
+func (d *docket) orphans(i int) (m movement) {
+	end, l := d.Lives[i-1].End, d.Lives[i]
+	for _, u := range d.order {
+		if !u.acked || u.ackedAt >= end {
+			continue
+		}
+		for _, target := range u.targets {
+			if at, ok := u.done(target); ok && at < end {
+				continue
+			}
+			m.open++
+			at, ok := firstWithin(u.requests[target], l)
+			if !ok {
+				continue
+			}
+			if m.moved == 0 || at < m.first {
+				m.first = at
+			}
+			m.last = max(m.last, at)
+			m.moved++
+		}
+	}
+	return m
+}
+
+func firstWithin(rs []Request, l Life) (time.Duration, bool) {
+	for _, r := range rs {
+		if r.At >= l.Start && r.At < l.End {
+			return r.At, true
+		}
+	}
+	return 0, false
+}

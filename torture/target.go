@@ -1,0 +1,98 @@
+package torture
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// TargetConfig is what a Target is made of.
+type TargetConfig struct {
+	Clock Clock
+	Log   io.Writer // one JSON line a request; nil keeps them in memory only
+	// Refuse of a hundred events get 503 on their first request, a tenth of
+	// those on their second as well.
+	Refuse int
+}
+
+// Target is where the gateway delivers: one HTTP server for all targets, told
+// apart by the first part of the path. It logs every request before it
+// answers.
+type Target struct {
+	cfg TargetConfig
+	log *journal[Request]
+
+	// mu guards seen: requests so far by target and key.
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+// NewTarget makes a target that listens nowhere until Serve.
+func NewTarget(cfg TargetConfig) *Target {
+	return &Target{cfg: cfg, log: newJournal[Request](cfg.Log), seen: map[string]int{}}
+}
+
+// Serve answers on l until ctx is done.
+func (t *Target) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: t, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve target: %w", err)
+	}
+	_, err := t.log.all()
+	return err
+}
+
+// ServeHTTP records one request. A body that breaks off is no delivery: it
+// is not recorded and gets 400, as a careful target would.
+func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r.Body); err != nil {
+		http.Error(w, "body broke off", http.StatusBadRequest)
+		return
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	attempt, _ := strconv.Atoi(r.Header.Get("Onceward-Attempt"))
+	rec := Request{
+		Target: name, At: t.cfg.Clock(),
+		Source: r.Header.Get("Onceward-Source"), EventID: r.Header.Get("Onceward-Event-Id"),
+		Ref: r.Header.Get("Onceward-Event"), Key: r.Header.Get("Idempotency-Key"),
+		Hash: hex.EncodeToString(sum.Sum(nil)), Attempt: attempt,
+	}
+	rec.Status = t.answer(rec)
+	t.log.add(rec)
+	w.WriteHeader(rec.Status)
+}
+
+// answer is 503 for the first request or two of some events, 200 otherwise.
+func (t *Target) answer(r Request) int {
+	id := r.Target + " " + r.Source + " " + r.EventID
+	t.mu.Lock()
+	t.seen[id]++
+	n := t.seen[id]
+	t.mu.Unlock()
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	draw := int(h.Sum32() % 1000)
+	if n == 1 && draw < 10*t.cfg.Refuse || n == 2 && draw < t.cfg.Refuse {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}
+
+// Requests is a copy of the log so far.
+func (t *Target) Requests() ([]Request, error) { return t.log.all() }
+
+// Count is the number of requests so far.
+func (t *Target) Count() int { return t.log.len() }
