@@ -1,0 +1,48 @@
+package dedupe
+
+import (
+	"time"
+
+	"github.com/onceward/onceward/event"
+)
+
+// Settle is delivery d after r at ledger time now, provided that r's lease
+// stands. A result without an attempt leaves the count of attempts, and one
+// without an outcome leaves what the last attempt said.
+func (r *Result) Settle(d event.Delivery, now time.Time) event.Delivery {
+	d.UpdatedAt = now
+	if !r.NoAttempt {
+		d.Attempts++
+	}
+	if r.State.Open() {
+		d.State, d.DueAt = event.Pending, now.Add(max(r.Delay, 0))
+	} else {
+		d.State, d.DueAt = r.State, time.Time{}
+	}
+	if r.Attempt.Outcome == "" {
+		return d
+	}
+	d.LastStatus, d.LastError = r.Attempt.Status, string(r.Attempt.Outcome)
+	if r.Attempt.Outcome == event.Outcome2xx {
+		d.LastError = ""
+	}
+	return d
+}
+
+// Reopen is a closed delivery opened again at ledger time now: the next
+// generation, with all its attempts before it. The zero Delivery of a target
+// the event never had opens as generation 1.
+func Reopen(d event.Delivery, newKey bool, now time.Time) event.Delivery {
+	return event.Delivery{
+		Event: d.Event, Target: d.Target, Generation: d.Generation + 1, State: event.Pending,
+		NewKey: newKey, DueAt: now, OpenedAt: now, UpdatedAt: now,
+	}
+}
+
+// EntryOf is an open delivery as the schedule keeps it.
+func EntryOf(d event.Delivery) Entry {
+	return Entry{
+		Ref: d.Event, Due: d.DueAt.UnixMilli(), Opened: d.OpenedAt.UnixMilli(),
+		Attempts: d.Attempts, Generation: d.Generation, NewKey: d.NewKey,
+	}
+}
