@@ -2,12 +2,22 @@ package verify
 
 import (
 	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// ErrCannotSign says that a mode's requests can only be made by the provider.
+// ErrCannotSign says that a mode's requests can't be made with what there is: it
+// has no secret valid now, or only the provider holds the private key.
 var ErrCannotSign = errors.New("cannot sign for this provider")
 
 // SignRequest says what to sign.
@@ -16,7 +26,7 @@ type SignRequest struct {
 	Now time.Time
 	// ID and Type are set as headers where the row has them there.
 	ID, Type string
-	// Method defaults to the row's first, URL is needed where it is signed.
+	// Method defaults to the row's first; URL is needed where it is signed.
 	Method, URL string
 	// Header is copied and added to.
 	Header http.Header
@@ -36,15 +46,223 @@ type SignedRequest struct {
 	Body        []byte
 }
 
-// Sign makes an authentic request, for trying a source without its provider.
+// Sign makes an authentic request, for trying a source without its provider. The
+// error wraps [ErrCannotSign] where there is nothing to sign with.
 func (v *Verifier) Sign(r SignRequest) (SignedRequest, error) {
-	return SignedRequest{}, ErrCannotSign
+	out := v.draft(r)
+	x := &exchange{req: &Request{Method: out.Method, URL: out.URL, Header: out.Header, Body: out.Body, Now: r.Now}}
+	_, x.req.RawQuery, _ = strings.Cut(out.URL, "?")
+	x.url = v.signedURL(x.req)
+	var err error
+	switch a := v.auth.(type) {
+	case *hmacAuth:
+		err = v.signHMAC(a, x, r)
+	case stripeAuth:
+		err = v.signHMAC(a.hmacAuth, x, r)
+	case twilioAuth:
+		signTwilioBody(x)
+		err = v.signHMAC(a.hmacAuth, x, r)
+	case *pubAuth:
+		err = a.signWith(x, r)
+	case *tokenAuth:
+		err = a.put(x, v.pick(r))
+	case *basicAuth:
+		err = putBasic(x, v.pick(r))
+	}
+	out.URL = x.req.URL
+	return out, err
+}
+
+// draft is the request before it is signed.
+func (v *Verifier) draft(r SignRequest) SignedRequest {
+	out := SignedRequest{Method: r.Method, URL: r.URL, Header: r.Header.Clone(), Body: r.Body}
+	if out.Header == nil {
+		out.Header = http.Header{}
+	}
+	if out.Method == "" {
+		out.Method = v.row.methods()[0]
+	}
+	ct := "application/json"
+	if out.Body == nil {
+		out.Body, ct = v.row.SampleBody(r.ID, r.Type)
+	}
+	if out.Header.Get("Content-Type") == "" && len(out.Body) > 0 {
+		out.Header.Set("Content-Type", ct)
+	}
+	for _, set := range []struct {
+		alts []composite
+		val  string
+	}{{v.read.id, r.ID}, {v.read.typ, r.Type}} {
+		if l, ok := firstHeader(set.alts); ok && set.val != "" {
+			out.Header.Set(l.name, set.val)
+		}
+	}
+	return out
+}
+
+// pick returns the secret to sign with, nil where there is none.
+func (v *Verifier) pick(r SignRequest) *key {
+	for i := range v.keys {
+		k := &v.keys[i]
+		if r.Secret == k.ID || r.Secret == "" && k.active(r.Now) {
+			return k
+		}
+	}
+	return nil
+}
+
+var errNoKey = fmt.Errorf("%w: no secret of that label, or none valid now", ErrCannotSign)
+
+// stamp sets the timestamp and the signed ID.
+func (c *sigScheme) stamp(x *exchange) error {
+	if c.hasTS {
+		if x.timestamp = strconv.FormatInt(x.req.Now.Unix(), 10); c.unit == Milliseconds {
+			x.timestamp = strconv.FormatInt(x.req.Now.UnixMilli(), 10)
+		}
+		if c.tsKey == "" {
+			if err := put(x, c.ts, x.timestamp); err != nil {
+				return err
+			}
+		}
+	}
+	if c.id.name != "" {
+		var p presence
+		if x.id, p = c.id.find(x, nil); p != once || x.id == "" {
+			return fmt.Errorf("%w: the ID is signed and there is none", ErrCannotSign)
+		}
+	}
+	return nil
+}
+
+// place writes the signature where the verifier looks for it.
+func (c *sigScheme) place(x *exchange, sig string) error {
+	switch c.format {
+	case FormatKV:
+		if sig = c.key + "=" + sig; c.tsKey != "" {
+			sig = c.tsKey + "=" + x.timestamp + "," + sig
+		}
+	case FormatList:
+		sig = c.key + "," + sig
+	default:
+		sig = c.prefix + sig
+	}
+	return put(x, c.sig, sig)
+}
+
+// put sets a header or a query parameter. Signatures inside a body are made by
+// their provider alone.
+func put(x *exchange, l locator, val string) error {
+	switch l.kind {
+	case kindHeader:
+		x.req.Header.Set(l.name, val)
+		return nil
+	case kindQuery:
+		addQuery(x, l.name, val)
+		return nil
+	default:
+		return fmt.Errorf("%w: %s is inside the body", ErrCannotSign, l)
+	}
+}
+
+func addQuery(x *exchange, name, val string) {
+	sep := "?"
+	if strings.Contains(x.req.URL, "?") {
+		sep = "&"
+	}
+	pair := url.QueryEscape(name) + "=" + url.QueryEscape(val)
+	x.req.URL += sep + pair
+	_, x.req.RawQuery, _ = strings.Cut(x.req.URL, "?")
+	x.haveVals = false
+}
+
+func (v *Verifier) signHMAC(a *hmacAuth, x *exchange, r SignRequest) error {
+	k := v.pick(r)
+	if k == nil {
+		return errNoKey
+	}
+	if err := a.stamp(x); err != nil {
+		return err
+	}
+	if missing := a.sign(x, k); missing != "" {
+		return fmt.Errorf("%w: %s is signed and absent", ErrCannotSign, missing)
+	}
+	return a.place(x, a.enc.encode(x.sum))
+}
+
+// signTwilioBody puts the digest of a body that is no form into the URL.
+func signTwilioBody(x *exchange) {
+	if len(x.req.Body) > 0 && !isForm(x.req) {
+		sum := sha256.Sum256(x.req.Body)
+		addQuery(x, bodyDigest, hex.EncodeToString(sum[:]))
+		base, _, _ := strings.Cut(x.url, "?")
+		x.url = base + "?" + x.req.RawQuery
+	}
+}
+
+func (a *tokenAuth) put(x *exchange, k *key) error {
+	if k == nil {
+		return errNoKey
+	}
+	return put(x, a.in, a.prefix+k.Value.Reveal())
+}
+
+func putBasic(x *exchange, k *key) error {
+	if k == nil {
+		return errNoKey
+	}
+	x.req.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(k.Value.Reveal())))
+	return nil
+}
+
+// signWith signs with a private key that the caller holds.
+func (a *pubAuth) signWith(x *exchange, r SignRequest) error {
+	if r.PrivateKey == nil {
+		return fmt.Errorf("%w: only the provider holds the private key", ErrCannotSign)
+	}
+	if err := a.stamp(x); err != nil {
+		return err
+	}
+	msg, missing := a.message(x)
+	if missing != "" {
+		return fmt.Errorf("%w: %s is signed and absent", ErrCannotSign, missing)
+	}
+	var opts crypto.SignerOpts = crypto.SHA256
+	switch a.alg {
+	case Ed25519:
+		opts = crypto.Hash(0)
+	case RSASHA512:
+		opts = crypto.SHA512
+	case RSAPSSSHA256:
+		opts = &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash, Hash: crypto.SHA256}
+	}
+	sig, err := r.PrivateKey.Sign(rand.Reader, msg, opts)
+	if err != nil {
+		return fmt.Errorf("sign with private key: %w", err)
+	}
+	return a.place(x, a.enc.encode(sig))
 }
 
 // CanSign reports whether requests in the given mode (empty is the default) can
 // be made with the configured secret alone.
-func (r Row) CanSign(mode string) bool { return false }
-
-// SampleBody returns the smallest body that holds id and typ where the row
-// looks for them, and its content type.
-func (r Row) SampleBody(id, typ string) (body []byte, contentType string) { return nil, "" }
+func (r Row) CanSign(mode string) bool {
+	m, err := r.pickMode(mode)
+	if err != nil || m.PublicKey != nil {
+		return false
+	}
+	at := []string{}
+	if s := m.scheme(); s != nil {
+		at = append(at, s.Sig)
+		if s.Timestamp != "" && !strings.HasPrefix(s.Timestamp, "sig:") {
+			at = append(at, s.Timestamp)
+		}
+	}
+	if m.Token != nil {
+		at = append(at, m.Token.In)
+	}
+	for _, s := range at {
+		if l, err := parseLocator(s); err != nil || l.kind != kindHeader && l.kind != kindQuery {
+			return false
+		}
+	}
+	return true
+}

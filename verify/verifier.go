@@ -1,7 +1,11 @@
 package verify
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -26,7 +30,7 @@ type Config struct {
 	Batch string
 	// MaxBatch bounds the elements of a batch; 0 is [DefaultMaxBatch].
 	MaxBatch int
-	// Tolerance replaces the row's where it checks age; 0 keeps it.
+	// Tolerance replaces the row's wherever there is a timestamp; 0 keeps it.
 	Tolerance time.Duration
 	// Guard replaces the row's; empty keeps it.
 	Guard Guard
@@ -80,32 +84,126 @@ type Event struct {
 	Offset, Length int
 }
 
+// authenticator is one family made ready for requests.
+type authenticator interface {
+	// verify says whether the request is authentic; it never takes events.
+	verify(x *exchange) Result
+	// writeSigned sends the covered bytes to w, false where nothing is signed.
+	writeSigned(x *exchange, w io.Writer) bool
+	// covers and coversBody say what the signature protects.
+	covers(l locator) bool
+	coversBody() bool
+	// offline reports that there is nothing to verify with.
+	offline() bool
+}
+
 // Verifier checks the requests of one source. It is safe for concurrent use.
 type Verifier struct {
-	row  Row
-	mode Mode
+	row        Row
+	mode       Mode
+	auth       authenticator
+	keys       []key // of the families with shared secrets
+	read       reader
+	handshakes []*handshake
+	guard      Guard
+	publicURL  string
+	pool       sync.Pool
 }
 
 // Row returns the row in effect: with the mode's and the options' settings
-// applied. Headers, limits and policies are to be taken from here.
-func (v *Verifier) Row() Row { return v.row }
+// applied and the headers they imply listed. Headers, limits and policies are to
+// be taken from here.
+func (v *Verifier) Row() Row { return v.row.clone() }
 
 // Mode returns the name of the mode in effect.
 func (v *Verifier) Mode() string { return v.mode.Name }
 
 // Guard returns the replay guard in effect, GuardOff where there is none.
-func (v *Verifier) Guard() Guard { return GuardOff }
+func (v *Verifier) Guard() Guard { return v.guard }
 
-// Offline reports whether there is no secret or key to verify with.
-func (v *Verifier) Offline() bool { return false }
-
-// New makes a verifier, or says everything that is wrong with cfg.
-func New(cfg Config) (*Verifier, error) {
-	return &Verifier{row: cfg.Row, mode: cfg.Row.Modes[0]}, nil
-}
+// Offline reports whether there is no secret or key to verify with; then every
+// request is refused with [ReasonNoSecret].
+func (v *Verifier) Offline() bool { return v.auth.offline() }
 
 // Verify says whether r is authentic and what it holds. It is pure and never
-// panics; it keeps no reference to r.
+// panics; it keeps no reference to r, but the text of IDs and types may share
+// memory with its headers.
 func (v *Verifier) Verify(r *Request) Result {
-	return Result{Reason: ReasonNoSecret}
+	x, _ := v.pool.Get().(*exchange)
+	if x == nil {
+		x = new(exchange)
+	}
+	x.req, x.url = r, v.signedURL(r)
+	res := v.run(x)
+	x.reset()
+	v.pool.Put(x)
+	return res
+}
+
+func (v *Verifier) run(x *exchange) Result {
+	for _, h := range v.handshakes {
+		if !h.rule.Verify && h.matches(x) {
+			return h.run(x, Result{}, v.keys)
+		}
+	}
+	res := v.auth.verify(x)
+	if res.Reason != OK {
+		return res
+	}
+	for _, h := range v.handshakes {
+		if h.rule.Verify && h.matches(x) {
+			return h.run(x, res, v.keys)
+		}
+	}
+	if res = v.read.events(x, res); res.Reason != OK {
+		return res
+	}
+	if v.guard != GuardOff {
+		res.Guard, res.HasGuard = v.guardSum(x)
+	}
+	return res
+}
+
+// signedURL is the URL the provider was given.
+func (v *Verifier) signedURL(r *Request) string {
+	if v.publicURL == "" {
+		return r.URL
+	}
+	if r.RawQuery == "" {
+		return v.publicURL
+	}
+	return v.publicURL + "?" + r.RawQuery
+}
+
+// guardSum is the SHA-256 of the signed bytes and the event type's header, each
+// followed by its length, so that no two pairs give the same text.
+func (v *Verifier) guardSum(x *exchange) (sum [32]byte, ok bool) {
+	h := sha256.New()
+	n := &counter{w: h}
+	if !v.auth.writeSigned(x, n) {
+		return sum, false
+	}
+	var frame [8]byte
+	binary.BigEndian.PutUint64(frame[:], n.n)
+	_, _ = h.Write(frame[:])
+	typ := ""
+	if l, ok := firstHeader(v.read.typ); ok {
+		typ, _ = l.find(x, nil)
+	}
+	_, _ = io.WriteString(h, typ)
+	binary.BigEndian.PutUint64(frame[:], uint64(len(typ)))
+	_, _ = h.Write(frame[:])
+	h.Sum(sum[:0])
+	return sum, true
+}
+
+// counter counts what passes.
+type counter struct {
+	w io.Writer
+	n uint64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.n += uint64(len(b))
+	return c.w.Write(b)
 }

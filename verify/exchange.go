@@ -1,0 +1,130 @@
+package verify
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// jsonState is what is known about a text as JSON.
+type jsonState uint8
+
+const (
+	jsonUnknown jsonState = iota
+	jsonValid
+	jsonInvalid
+	jsonTooDeep
+)
+
+// exchange is the scratch memory of one verification: what was already found in
+// the request, so that nothing is parsed twice, and buffers that are used again.
+// It belongs to one goroutine between get and put.
+type exchange struct {
+	req *Request
+	url string // the signed URL
+
+	timestamp string // as it was sent
+	id        string // the signed ID header
+	secret    []byte // for plain digests only
+
+	cands candidates
+
+	state    jsonState
+	formVals url.Values
+	haveForm bool
+	vals     url.Values
+	haveVals bool
+
+	buf []byte // text on its way into a hash
+	sum []byte // the computed signature
+}
+
+// reset forgets the request and keeps the buffers.
+func (x *exchange) reset() {
+	*x = exchange{buf: x.buf[:0], sum: x.sum[:0]}
+	if cap(x.buf) > 64<<10 {
+		x.buf = nil
+	}
+}
+
+// json returns the state of the body.
+func (x *exchange) json() jsonState {
+	if x.state == jsonUnknown {
+		x.state = checkJSON(x.req.Body)
+	}
+	return x.state
+}
+
+// doc returns the body where it is valid JSON, else nil.
+func (x *exchange) doc() []byte {
+	if x.json() != jsonValid {
+		return nil
+	}
+	return x.req.Body
+}
+
+// query returns the parsed query; what can't be parsed is not there.
+func (x *exchange) query() url.Values {
+	if !x.haveVals {
+		x.vals, _ = url.ParseQuery(x.req.RawQuery)
+		x.haveVals = true
+	}
+	return x.vals
+}
+
+// form returns the fields of a form body, nil for other bodies. A body with a
+// field that can't be parsed has no fields at all.
+func (x *exchange) form() url.Values {
+	if x.haveForm {
+		return x.formVals
+	}
+	x.haveForm = true
+	if isForm(x.req) {
+		if vals, err := url.ParseQuery(string(x.req.Body)); err == nil {
+			x.formVals = vals
+		}
+	}
+	return x.formVals
+}
+
+// isForm reports whether the request says that its body is a form.
+func isForm(r *Request) bool {
+	ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(ct), "application/x-www-form-urlencoded")
+}
+
+// checkJSON says whether b is one JSON text of bounded depth.
+func checkJSON(b []byte) jsonState {
+	if tooDeep(b) {
+		return jsonTooDeep
+	}
+	if !json.Valid(b) {
+		return jsonInvalid
+	}
+	return jsonValid
+}
+
+// tooDeep reports whether brackets outside of strings nest deeper than MaxDepth.
+// It needs no valid JSON and uses no memory.
+func tooDeep(b []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case inString:
+			if c == '\\' {
+				i++
+			} else if c == '"' {
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '[' || c == '{':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
