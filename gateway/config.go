@@ -1,0 +1,322 @@
+package gateway
+
+import (
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/verify"
+)
+
+// Config is one configuration, checked and with its defaults filled in. It is
+// made by Load or Parse and read-only from there on. It is fit for New only
+// when its faults hold no error; with errors it still says where the admin
+// listener and the token are, as far as that could be read.
+type Config struct {
+	// Listen is the public address. Default ":8080". Not reloadable.
+	Listen string `toml:"listen"`
+	// TrustedProxies are the networks whose forwarded headers are believed.
+	// Default none.
+	TrustedProxies []Prefix `toml:"trusted_proxies"`
+	// Drain bounds how long a stop waits for requests and attempts in flight.
+	// Default 20s, at most 1h.
+	Drain Duration `toml:"drain"`
+	// ReadinessDelay is how long /readyz answers 503 before the listener
+	// closes. Default 0, at most 5m.
+	ReadinessDelay Duration `toml:"readiness_delay"`
+
+	Admin     AdminConfig     `toml:"admin"`
+	Store     StoreConfig     `toml:"store"`
+	Retention RetentionConfig `toml:"retention"`
+	Log       LogConfig       `toml:"log"`
+	Sources   []SourceConfig  `toml:"source"`
+	Targets   []TargetConfig  `toml:"target"`
+
+	file string // as given to Parse; names the file in faults of later stages
+	dir  string // relative paths start here
+	tree *node  // positions, for faults found when the parts are built
+	hash string
+}
+
+// AdminConfig is the operator's listener.
+type AdminConfig struct {
+	// Listen is its address. Default "127.0.0.1:8081". Not reloadable.
+	Listen string `toml:"listen"`
+	// TokenFile holds the bearer token; it is made at the first start. Default
+	// admin.token inside the store's directory. Not reloadable.
+	TokenFile string `toml:"token_file"`
+	// Hosts are further names under which the listener may be called; the
+	// loopback names and the listen address always may.
+	Hosts []string `toml:"hosts"`
+}
+
+// StoreConfig says where the ledger is.
+type StoreConfig struct {
+	// Driver is the engine. Default "badger". Not reloadable.
+	Driver string `toml:"driver"`
+	// Path is the ledger's directory, made with mode 0700 when it is missing.
+	// Relative paths start at the config file's directory. Default "data". Not
+	// reloadable. Losing it loses every claim, event and open delivery.
+	Path string `toml:"path"`
+	// DSN names a database; for engines that have one.
+	DSN verify.SecretString `toml:"dsn"`
+	// MemoryLimit bounds the Go heap and the ledger's caches together. Default
+	// "512MiB", at least "64MiB". Not reloadable.
+	MemoryLimit Size `toml:"memory_limit"`
+	// Reserve is the free disk space below which intake answers 503. Default
+	// 0: the engine chooses by the size of the disk. Not reloadable.
+	Reserve Size `toml:"reserve"`
+	// Ballast is disk space held back so that a full disk can still be
+	// cleaned. Default 0: the engine chooses. Not reloadable.
+	Ballast Size `toml:"ballast"`
+}
+
+// RetentionConfig is how long the parts of an event are kept; zero fields
+// take the default. Open deliveries are never dropped: their events are
+// carried past it.
+type RetentionConfig struct {
+	// Body is for the bytes. Default "30d". Without them an event can't be
+	// replayed.
+	Body Duration `toml:"body"`
+	// Meta is for events, deliveries and the index of IDs. Default "400d".
+	Meta Duration `toml:"meta"`
+	// Audit is for attempts and audit records. Default "400d".
+	Audit Duration `toml:"audit"`
+}
+
+// LogConfig is what goes to standard error.
+type LogConfig struct {
+	// Level is "debug", "info" (the default), "warn" or "error".
+	Level string `toml:"level"`
+	// Format is "text", "json" or "auto" (the default: text on a terminal).
+	Format string `toml:"format"`
+}
+
+// SourceConfig is one inbound path.
+type SourceConfig struct {
+	// Name is its identity, [a-z0-9][a-z0-9_-]{0,62}. Required.
+	Name string `toml:"name"`
+	// Provider names a row of the provider table. Required.
+	Provider string `toml:"provider"`
+	// Auth picks a mode of the row. Default: the row's safest.
+	Auth string `toml:"auth"`
+	// Secrets are shared secrets; any may match. A source with an unset
+	// reference among them, and no other, is offline: it answers 503.
+	Secrets []SecretConfig `toml:"secrets"`
+	// PublicKeys are the keys of modes that sign with a private key.
+	PublicKeys []SecretConfig `toml:"public_keys"`
+	// PublicURL is the URL the provider was given, for those that sign it.
+	// Default: made of forwarded headers of a trusted proxy, else of Host.
+	PublicURL string `toml:"public_url"`
+	// Path is where it listens. Default "/in/" and the name.
+	Path string `toml:"path"`
+	// Targets get every event.
+	Targets []string `toml:"targets"`
+	// Routes add targets by event type; an event has one delivery per target.
+	Routes []RouteConfig `toml:"route"`
+	// Window is how long an event ID is remembered. Default: the row's.
+	Window Duration `toml:"window"`
+	// AllowShortWindow takes a window shorter than the provider's resends.
+	AllowShortWindow bool `toml:"allow_short_window"`
+	// OnConflict is "ack", "deliver" or "reject". Default: the row's.
+	OnConflict string `toml:"on_conflict"`
+	// NoID is "body-hash", "deliver" or "refuse". Default: the row's.
+	NoID string `toml:"no_id"`
+	// Guard is "off", "flag" or "drop". Default: the row's.
+	Guard string `toml:"guard"`
+	// Key is the template of the idempotency key sent to targets, of {source},
+	// {caller}, {id}, {hash} and {ref}. Default "{source}:{id}".
+	Key string `toml:"key"`
+	// Batch is "split" (the default) or "keep".
+	Batch string `toml:"batch"`
+	// MaxElements bounds a batch. Default and most 1000.
+	MaxElements int `toml:"max_elements"`
+	// BodyLimit is the largest body. Default: the row's, else "1MiB". At most
+	// "64MiB".
+	BodyLimit Size `toml:"body_limit"`
+	// Tolerance is how far a signed timestamp may be off. Default: the row's.
+	Tolerance Duration `toml:"tolerance"`
+	// Options are the settings of the row, by its names.
+	Options map[string]string `toml:"options"`
+	// AcceptUnconfirmed takes a row with facts that nobody has confirmed.
+	AcceptUnconfirmed bool `toml:"accept_unconfirmed"`
+	// Formerly are old names of this source; their claims hold for it.
+	Formerly []string `toml:"formerly"`
+	// Retention replaces the general one, field by field.
+	Retention RetentionConfig `toml:"retention"`
+
+	offline  string           // why it has no verifier; "" when it has one
+	verifier *verify.Verifier // nil when offline or faulty
+}
+
+// RouteConfig adds one target for some event types.
+type RouteConfig struct {
+	Target string `toml:"target"`
+	// Types are exact or globs with *. Default: all.
+	Types []string `toml:"types"`
+}
+
+// TargetConfig is one internal URL that events are forwarded to.
+type TargetConfig struct {
+	// Name is its identity, [a-z0-9][a-z0-9_-]{0,62}. Required.
+	Name string `toml:"name"`
+	// URL is http or https, without user and fragment. Required.
+	URL string `toml:"url"`
+	// Timeout bounds one attempt. Default "30s", 100ms to 10m.
+	Timeout Duration `toml:"timeout"`
+	// Concurrency is how many attempts run at once. Default 16, at most 1024.
+	Concurrency int `toml:"concurrency"`
+	// Headers are added to every attempt.
+	Headers map[string]verify.SecretString `toml:"headers"`
+	// SigningSecrets sign each attempt after Standard Webhooks; several while
+	// rotating.
+	SigningSecrets []SecretConfig `toml:"signing_secrets"`
+	// Initial, Factor and Max shape the pause between attempts. Defaults
+	// "1s", 2, "1h".
+	Initial Duration `toml:"initial"`
+	Factor  float64  `toml:"factor"`
+	Max     Duration `toml:"max"`
+	// GiveUpAfter is when a delivery is dead. Default "72h", 1s to 90d.
+	GiveUpAfter Duration `toml:"give_up_after"`
+	// RetryOn and DeadOn override what a status means.
+	RetryOn []int `toml:"retry_on"`
+	DeadOn  []int `toml:"dead_on"`
+	// Allow narrows the addresses the name may resolve to. Default: all but
+	// link-local, metadata, unspecified and multicast, which are never called.
+	Allow []Prefix `toml:"allow"`
+	// Formerly are old names of this target; their deliveries go to it.
+	Formerly []string `toml:"formerly"`
+}
+
+// SecretConfig is one secret: in TOML a string, or a table of id, value,
+// caller, not_before and not_after. It prints as [redacted:label].
+type SecretConfig struct {
+	ID        string              `toml:"id"` // default: its position, from 1
+	Value     verify.SecretString `toml:"value"`
+	Caller    string              `toml:"caller"`
+	NotBefore time.Time           `toml:"not_before"`
+	NotAfter  time.Time           `toml:"not_after"`
+
+	unset bool // its reference names something that is not there
+}
+
+// MarshalText is [redacted:label].
+func (s SecretConfig) MarshalText() ([]byte, error) {
+	return []byte("[redacted:" + s.ID + "]"), nil
+}
+
+// Prefix is a network, or a single address, in TOML.
+type Prefix struct{ netip.Prefix }
+
+// UnmarshalText reads "10.0.0.0/8" or "10.0.0.1".
+func (p *Prefix) UnmarshalText(b []byte) error {
+	if a, err := netip.ParseAddr(string(b)); err == nil {
+		p.Prefix = netip.PrefixFrom(a, a.BitLen())
+		return nil
+	}
+	v, err := netip.ParsePrefix(string(b))
+	if err != nil {
+		return errPrefix
+	}
+	p.Prefix = v.Masked()
+	return nil
+}
+
+// The defaults of a configuration, and its bounds.
+const (
+	DefaultListen      = ":8080"
+	DefaultAdminListen = "127.0.0.1:8081"
+	DefaultStorePath   = "data"
+	DefaultMemory      = Size(512 << 20)
+	DefaultDrain       = Duration(20 * time.Second)
+	TokenFileName      = "admin.token"
+
+	driverBadger   = "badger"
+	driverPostgres = "postgres"
+)
+
+// defaults is the configuration of an empty file.
+func defaults() *Config {
+	return &Config{
+		Listen: DefaultListen,
+		Drain:  DefaultDrain,
+		Admin:  AdminConfig{Listen: DefaultAdminListen},
+		Store:  StoreConfig{Driver: driverBadger, Path: DefaultStorePath, MemoryLimit: DefaultMemory},
+		Log:    LogConfig{Level: "info", Format: "auto"},
+	}
+}
+
+// Path resolves a path of the file: absolute ones stay, relative ones start
+// at the file's directory.
+func (c *Config) path(p string) string {
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(c.dir, p)
+}
+
+// StorePath is the ledger's directory, as the process sees it.
+func (c *Config) StorePath() string { return c.path(c.Store.Path) }
+
+// TokenFile is the path of the admin token, as the process sees it.
+func (c *Config) TokenFile() string {
+	if c.Admin.TokenFile != "" {
+		return c.path(c.Admin.TokenFile)
+	}
+	return filepath.Join(c.StorePath(), TokenFileName)
+}
+
+// File is the name under which the configuration was read.
+func (c *Config) File() string { return c.file }
+
+// Source finds a source by name.
+func (c *Config) Source(name string) (*SourceConfig, bool) {
+	for i := range c.Sources {
+		if c.Sources[i].Name == name {
+			return &c.Sources[i], true
+		}
+	}
+	return nil, false
+}
+
+// Target finds a target by name.
+func (c *Config) Target(name string) (*TargetConfig, bool) {
+	for i := range c.Targets {
+		if c.Targets[i].Name == name {
+			return &c.Targets[i], true
+		}
+	}
+	return nil, false
+}
+
+// ListenPath is where the source listens.
+func (s *SourceConfig) ListenPath() string {
+	if s.Path != "" {
+		return s.Path
+	}
+	return "/in/" + s.Name
+}
+
+// Verifier is the verifier of the source, nil while it is offline. It also
+// signs, for trying the source without its provider.
+func (s *SourceConfig) Verifier() *verify.Verifier { return s.verifier }
+
+// Offline is why the source can't verify anything, "" when it can.
+func (s *SourceConfig) Offline() string { return s.offline }
+
+// over is the retention of a source: its own fields where set, else those of
+// the general one.
+func (r RetentionConfig) over(general RetentionConfig) dedupe.Retention {
+	pick := func(own, other Duration) time.Duration {
+		if own != 0 {
+			return time.Duration(own)
+		}
+		return time.Duration(other)
+	}
+	return dedupe.Retention{
+		Body:  pick(r.Body, general.Body),
+		Meta:  pick(r.Meta, general.Meta),
+		Audit: pick(r.Audit, general.Audit),
+	}
+}

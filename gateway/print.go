@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/onceward/onceward/verify"
+)
+
+// Print writes the effective configuration as TOML: with defaults filled in
+// and every secret as [redacted:label].
+func (c *Config) Print(w io.Writer) error {
+	enc := toml.NewEncoder(w)
+	enc.SetIndentTables(false)
+	if err := enc.Encode(c.redacted()); err != nil {
+		return fmt.Errorf("print config: %w", err)
+	}
+	return nil
+}
+
+// Hash is the SHA-256, in hexadecimal, of what Print writes. A rotated secret
+// doesn't change it.
+func (c *Config) Hash() string { return c.hash }
+
+func hashOf(c *Config) string {
+	var b bytes.Buffer
+	if err := c.Print(&b); err != nil {
+		panic("gateway: " + err.Error()) // the types of Config always encode
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return hex.EncodeToString(sum[:])
+}
+
+// credentialOption matches names of options that hold a credential.
+var credentialOption = regexp.MustCompile(`(?i)token|secret|passw|key$|credential`)
+
+// redacted is a copy whose free-form fields hold no credential: secrets
+// redact themselves, but a URL or an option may be one too.
+func (c *Config) redacted() *Config {
+	out := *c
+	out.Sources, out.Targets = slices.Clone(c.Sources), slices.Clone(c.Targets)
+	for i := range out.Sources {
+		n := c.tree.get("source").item(i)
+		out.Sources[i].Options = maps.Clone(out.Sources[i].Options)
+		for name := range out.Sources[i].Options {
+			v := n.get("options", name)
+			if credentialOption.MatchString(name) || v != nil && v.expanded {
+				out.Sources[i].Options[name] = "[redacted:" + name + "]"
+			}
+		}
+	}
+	for i := range out.Targets {
+		if u := c.tree.get("target").item(i).get("url"); u != nil && u.expanded {
+			out.Targets[i].URL = "[redacted:url]"
+		}
+		out.Targets[i].Headers = maps.Clone(out.Targets[i].Headers)
+		for name := range out.Targets[i].Headers {
+			out.Targets[i].Headers[name] = verify.NewSecretString("")
+		}
+	}
+	return &out
+}
