@@ -1,0 +1,68 @@
+package verify
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func vectorFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../testdata/vectors/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("vector files: %v, %d found", err, len(files))
+	}
+	return files
+}
+
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	total := 0
+	for _, file := range vectorFiles(t) {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep, err := RunVectors(f, VectorOptions{})
+		_ = f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, m := range rep.Mismatches {
+			t.Errorf("%s: %s", filepath.Base(file), m)
+		}
+		if rep.Skipped > 0 || rep.Passed == 0 {
+			t.Errorf("%s: %d passed, %d skipped, want all to run", file, rep.Passed, rep.Skipped)
+		}
+		total += rep.Passed
+	}
+	if total < 100 {
+		t.Errorf("%d vectors passed, want more than 100", total)
+	}
+}
+
+func TestRunVectorsReports(t *testing.T) {
+	t.Parallel()
+	const file = `[
+	 {"provider":"github","case":"right","secret":"mysecret","method":"POST","headers":{"X-Hub-Signature-256":"sha256=4864d2759938a15468b5df9ade20bf161da9b4f737ea61794142f3484236bda3","X-GitHub-Delivery":"d1"},"body":"{\"foo\":\"bar\"}","now":1,"want":"ok","want_event_id":"d1"},
+	 {"provider":"github","case":"other id","secret":"mysecret","method":"POST","headers":{"X-Hub-Signature-256":"sha256=4864d2759938a15468b5df9ade20bf161da9b4f737ea61794142f3484236bda3","X-GitHub-Delivery":"d1"},"body":"{\"foo\":\"bar\"}","now":1,"want":"ok","want_event_id":"d2"},
+	 {"provider":"github","case":"other outcome","secret":"mysecret","method":"POST","headers":{},"body":"","now":1,"want":"ok"},
+	 {"provider":"nobody","case":"unknown","headers":{},"body":"","now":1,"want":"ok"}
+	]`
+	rep, err := RunVectors(strings.NewReader(file), VectorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "github: \"other id\": event IDs are [\"d1\"], want [\"d2\"]\n" +
+		"github: \"other outcome\": got missing_signature (signature_missing), want ok\n" +
+		"1 passed, 2 failed, 1 skipped\n"
+	if got := rep.String(); got != want {
+		t.Errorf("report is\n%s\nwant\n%s", got, want)
+	}
+	for _, bad := range []string{"", "{}", "[1]", "[] x", `[{"provider":1}]`} {
+		if _, err := RunVectors(strings.NewReader(bad), VectorOptions{}); err == nil {
+			t.Errorf("RunVectors(%q) took a file that is no vector file", bad)
+		}
+	}
+}
