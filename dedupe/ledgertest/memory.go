@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -165,13 +166,9 @@ func (m *Memory) find(ref event.Ref) (*record, error) {
 	if err := m.usable(); err != nil {
 		return nil, err
 	}
-	for i := len(m.disk.Records) - 1; i >= 0; i-- {
-		switch r := m.disk.Records[i]; r.Event.Ref.Compare(ref) {
-		case 0:
-			return r, nil
-		case -1:
-			i = 0 // ascending: it can't come any more
-		}
+	i, ok := slices.BinarySearchFunc(m.disk.Records, ref, func(r *record, ref event.Ref) int { return r.Event.Ref.Compare(ref) })
+	if ok {
+		return m.disk.Records[i], nil
 	}
 	if m.disk.Pruned[ref] {
 		return nil, fmt.Errorf("event %s: %w", ref, dedupe.ErrPruned)
