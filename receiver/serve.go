@@ -1,0 +1,64 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// farewell is how long connections are told to close before they are closed:
+// a sender in the middle of a burst learns it from an answer and not from a
+// broken connection.
+const farewell = 250 * time.Millisecond
+
+// maxAnswer bounds the time from the end of the header block to the end of
+// the answer, beside the time the body may take.
+const maxAnswer = maxAdmission + 10*time.Second
+
+// Serve answers requests from ln until ctx is done, then tells every
+// connection to close, stops accepting, and returns when the requests under
+// way are answered. Those that take longer than the drain time-out are cut,
+// which is an error. Serve closes ln.
+func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
+	srv := &http.Server{
+		Handler:           r.Handler(),
+		ReadHeaderTimeout: r.cfg.HeaderTimeout,
+		ReadTimeout:       r.cfg.BodyTimeout,
+		WriteTimeout:      r.cfg.BodyTimeout + maxAnswer,
+		IdleTimeout:       r.cfg.IdleTimeout,
+		MaxHeaderBytes:    r.cfg.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(netutil.LimitListener(ln, r.cfg.MaxConns)) }()
+	r.log.Info("ingest listens", "event", "ingest.listen", "addr", ln.Addr().String(), "version", r.cfg.Version)
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve ingest on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	err := r.drain(srv)
+	if end := <-done; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve ingest on %s: %w", ln.Addr(), end))
+	}
+	return err
+}
+
+func (r *Receiver) drain(srv *http.Server) error {
+	r.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
+	defer cancel()
+	wait := time.NewTimer(min(farewell, r.cfg.DrainTimeout/2))
+	<-wait.C
+	if err := srv.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("drain ingest within %v: %w", r.cfg.DrainTimeout, err), srv.Close())
+	}
+	r.log.Info("ingest drained", "event", "ingest.drained")
+	return nil
+}
