@@ -1,0 +1,231 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/event"
+)
+
+// Receiver is what the listener shows of the public edge.
+type Receiver interface {
+	// SourceStats has one element per configured source.
+	SourceStats() []Source
+	// Refusals are newest first.
+	Refusals(q RefusalQuery) []Refusal
+}
+
+// Forwarder is what the listener shows of the forwarding side.
+type Forwarder interface {
+	// Status has one element per configured target. Counts of the ledger
+	// (Pending, Leased, Dead, Oldest) are filled in by the listener.
+	Status() []Target
+}
+
+// Config is what an Admin is made of.
+type Config struct {
+	Account  *audit.Account // required
+	Receiver Receiver       // required
+	Forward  Forwarder      // required
+
+	// Reload reads the configuration anew and swaps it in whole, or keeps the
+	// old one and returns an error. The faults are warnings in the first case
+	// and all that was found in the second. Required.
+	Reload func(context.Context) ([]Fault, error)
+	// Ready is nil while events are taken. Required.
+	Ready func() error
+	// Route names today's targets of an event, for rerouting replays. Without
+	// it they are refused.
+	Route func(*event.Event) []string
+
+	// TokenHash is HashToken of the bearer token; TokenFile is the file the
+	// token stands in. Exactly one is required, and no token may be empty.
+	TokenHash [sha256.Size]byte
+	TokenFile string
+
+	// Hosts are further names and addresses this listener may be called by,
+	// without a port. Loopback names, the address a connection came in on and
+	// Listen are always allowed.
+	Hosts  []string
+	Listen string // configured address, for its host name
+
+	Registerer prometheus.Registerer // nil: instruments are kept to ourselves
+	Gatherer   prometheus.Gatherer   // what /metrics shows; required
+	Log        *slog.Logger          // nil: nothing is logged
+	Build      Build
+	Now        func() time.Time // nil: time.Now
+
+	// FailDelay holds back the answer to a caller that failed too often.
+	// Default 250ms; negative is none.
+	FailDelay time.Duration
+	// DrainTimeout bounds how long Serve waits for requests under way after
+	// its context ended. Default 10s.
+	DrainTimeout time.Duration
+}
+
+const (
+	defaultFailDelay    = 250 * time.Millisecond
+	defaultDrainTimeout = 10 * time.Second
+	readHeaderTimeout   = 5 * time.Second
+	readTimeout         = 30 * time.Second
+	writeTimeout        = 60 * time.Second
+	idleTimeout         = 2 * time.Minute
+	maxHeaderBytes      = 32 << 10
+	maxRequestBody      = 64 << 10
+)
+
+// Admin is the operator's listener. It is safe for concurrent use.
+type Admin struct {
+	cfg     Config // read-only after New
+	token   [sha256.Size]byte
+	started time.Time
+	met     *metrics
+	logins  *limiter
+	hosts   map[string]bool // read-only after New
+	handler http.Handler
+
+	// reloading and checking let one such call run at a time.
+	reloading sync.Mutex
+	checking  sync.Mutex
+}
+
+// New returns an Admin. It starts nothing. A missing part or an empty token
+// is an error.
+func New(cfg Config) (*Admin, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	a := &Admin{cfg: cfg, token: cfg.TokenHash}
+	if cfg.TokenFile != "" {
+		token, err := ReadToken(cfg.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("admin: %w", err)
+		}
+		a.token = HashToken(token)
+	}
+	met, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("admin: register metrics: %w", err)
+	}
+	a.met = met
+	a.started = a.cfg.Now()
+	a.logins = newLimiter()
+	a.hosts = hostNames(append([]string{cfg.Listen}, cfg.Hosts...))
+	a.handler = a.guard(a.routes())
+	return a, nil
+}
+
+// validate checks what is required and fills in the defaults.
+func (c *Config) validate() error {
+	switch {
+	case c.Account == nil, c.Receiver == nil, c.Forward == nil:
+		return errors.New("account, receiver and forwarder are needed")
+	case c.Reload == nil, c.Ready == nil, c.Gatherer == nil:
+		return errors.New("reload, ready and gatherer are needed")
+	case (c.TokenHash == [sha256.Size]byte{}) == (c.TokenFile == ""):
+		return errors.New("either a token hash or a token file is needed")
+	case c.TokenHash == HashToken(""):
+		return errors.New("the token must not be empty")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("component", "admin")
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.FailDelay == 0 {
+		c.FailDelay = defaultFailDelay
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = defaultDrainTimeout
+	}
+	return nil
+}
+
+// Handler answers the listener's requests.
+func (a *Admin) Handler() http.Handler { return a.handler }
+
+// Serve answers on ln until ctx ends, then lets requests under way finish
+// within DrainTimeout. It closes ln, and returns nil after an orderly stop.
+func (a *Admin) Serve(ctx context.Context, ln net.Listener) error {
+	srv := &http.Server{
+		Handler:           a.handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(a.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve admin on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.DrainTimeout)
+	defer cancel()
+	err := srv.Shutdown(drain)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("drain admin: %w", err), srv.Close())
+	}
+	<-failed // always http.ErrServerClosed by now
+	return err
+}
+
+// routes is the table of everything the listener answers.
+func (a *Admin) routes() http.Handler {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = a.fail
+	add := func(method, path string, need access, h echo.HandlerFunc) {
+		e.Add(method, path, a.serve(path, need, h))
+	}
+	const get, head, post, v1 = http.MethodGet, http.MethodHead, http.MethodPost, "/api/v1"
+	for _, m := range []string{get, head} {
+		add(m, "/", open, a.page)
+		add(m, "/livez", open, a.livez)
+		add(m, "/readyz", open, a.readyz)
+	}
+	add(get, "/metrics", localOrToken, a.metricsPage)
+	add(post, "/-/reload", tokenOnly, a.reload)
+	for _, r := range []struct {
+		method, path string
+		h            echo.HandlerFunc
+	}{
+		{get, "/events", a.listEvents},
+		{get, "/events/:id", a.getEvent},
+		{get, "/events/:id/body", a.getBody},
+		{get, "/events/:id/attempts", a.listAttempts},
+		{post, "/events/:id/cancel", a.cancel},
+		{get, "/deliveries", a.listDeliveries},
+		{post, "/replays", a.replay},
+		{get, "/sources", a.listSources},
+		{get, "/targets", a.listTargets},
+		{get, "/refusals", a.listRefusals},
+		{get, "/refusals/:id", a.getRefusal},
+		{get, "/status", a.status},
+		{get, "/health", a.health},
+		{get, "/version", a.version},
+		{post, "/reload", a.reload},
+		{post, "/-/reload", a.reload},
+		{post, "/check", a.check},
+	} {
+		add(r.method, v1+r.path, tokenOnly, r.h)
+	}
+	return e
+}

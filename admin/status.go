@@ -1,0 +1,233 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/dedupe"
+)
+
+func (a *Admin) livez(c echo.Context) error { return plain(c, http.StatusOK, "ok\n") }
+
+func (a *Admin) readyz(c echo.Context) error {
+	if a.cfg.Ready() != nil {
+		return plain(c, http.StatusServiceUnavailable, "not ready\n")
+	}
+	return plain(c, http.StatusOK, "ok\n")
+}
+
+// plain answers text. It is written here and not by the router's helper,
+// which would allow a charset to differ between answers.
+func plain(c echo.Context, status int, text string) error {
+	return c.Blob(status, "text/plain; charset=utf-8", []byte(text))
+}
+
+func (a *Admin) metricsPage(c echo.Context) error {
+	promhttp.HandlerFor(a.cfg.Gatherer, promhttp.HandlerOpts{}).ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
+func (a *Admin) version(c echo.Context) error { return c.JSON(http.StatusOK, a.cfg.Build) }
+
+func (a *Admin) listSources(c echo.Context) error {
+	return c.JSON(http.StatusOK, Page[Source]{Items: a.sources()})
+}
+
+func (a *Admin) sources() []Source {
+	out := a.cfg.Receiver.SourceStats()
+	if out == nil {
+		return []Source{}
+	}
+	return out
+}
+
+func (a *Admin) listTargets(c echo.Context) error {
+	st, err := a.cfg.Account.Stats(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, Page[Target]{Items: a.targets(st)})
+}
+
+// targets joins what the forwarder and the ledger know. A target that only
+// the ledger knows is missing from the configuration.
+func (a *Admin) targets(st dedupe.Stats) []Target {
+	out := append([]Target{}, a.cfg.Forward.Status()...)
+	for name := range st.Targets {
+		if !slices.ContainsFunc(out, func(t Target) bool { return t.Name == name }) {
+			out = append(out, Target{Name: name, Missing: true})
+		}
+	}
+	for i := range out {
+		s := st.Targets[out[i].Name]
+		out[i].Pending, out[i].Leased, out[i].Dead = s.Pending, s.Leased, s.Dead
+		if !s.Oldest.IsZero() {
+			out[i].OldestAge = max(0, a.cfg.Now().Sub(s.Oldest).Seconds())
+		}
+		if out[i].Attempts == nil {
+			out[i].Attempts = map[string]uint64{}
+		}
+	}
+	slices.SortFunc(out, func(x, y Target) int { return strings.Compare(x.Name, y.Name) })
+	return out
+}
+
+func (a *Admin) listRefusals(c echo.Context) error {
+	v, err := only(c.QueryParams(), "source", "reason", "since", "limit")
+	if err != nil {
+		return err
+	}
+	q := RefusalQuery{Source: v.Get("source"), Reason: v.Get("reason")}
+	if q.Limit, err = audit.ParseLimit(v.Get("limit")); err != nil {
+		return err
+	}
+	if q.Since, err = audit.ParseTime("since", v.Get("since"), a.cfg.Now()); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, Page[Refusal]{Items: a.refusals(q)})
+}
+
+func (a *Admin) getRefusal(c echo.Context) error {
+	id, err := pathParam(c, "id")
+	if err != nil {
+		return err
+	}
+	for _, r := range a.refusals(RefusalQuery{ID: id, Limit: 1}) {
+		if r.ID == id {
+			return c.JSON(http.StatusOK, r)
+		}
+	}
+	return fmt.Errorf("refusal %q: %w: only the latest are remembered", id, dedupe.ErrNotFound)
+}
+
+// refusals masks what the receiver has already stripped of credentials: a
+// request that did not verify may hold them anywhere.
+func (a *Admin) refusals(q RefusalQuery) []Refusal {
+	out := append([]Refusal{}, a.cfg.Receiver.Refusals(q)...)
+	for i := range out {
+		out[i].Query = audit.MaskQuery(out[i].Query)
+		out[i].Header = audit.MaskHeader(out[i].Header)
+		out[i].Body = audit.MaskBody([]byte(out[i].Body))
+	}
+	return out
+}
+
+func (a *Admin) status(c echo.Context) error {
+	st, err := a.cfg.Account.Stats(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	s := Status{
+		Build: a.cfg.Build, Now: a.cfg.Now().UTC(), StartedAt: a.started.UTC(), Ready: true,
+		Sources: a.sources(), Targets: a.targets(st), Ledger: ledgerView(&st),
+	}
+	if err := a.cfg.Ready(); err != nil {
+		s.Ready, s.Problem = false, err.Error()
+	}
+	return c.JSON(http.StatusOK, s)
+}
+
+func ledgerView(st *dedupe.Stats) Ledger {
+	return Ledger{
+		Events: st.Events, Batches: st.Batches, LastRef: st.LastRef, SizeBytes: st.SizeBytes, FreeBytes: st.FreeBytes,
+		Reserve: st.Reserve, ReadOnly: st.ReadOnly, Rebuilding: st.Rebuilding, ClockHold: st.ClockHold,
+	}
+}
+
+// health answers 200 when every probe is well and 503 when one is not.
+func (a *Admin) health(c echo.Context) error {
+	v, err := only(c.QueryParams(), "verbose")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), healthTimeout)
+	defer cancel()
+	h := Health{OK: true, Probes: a.probes(ctx)}
+	for _, p := range h.Probes {
+		h.OK = h.OK && p.OK
+	}
+	if !v.Has("verbose") {
+		h.Probes = nil
+	}
+	status := http.StatusOK
+	if !h.OK {
+		status = http.StatusServiceUnavailable
+	}
+	return c.JSON(status, h)
+}
+
+// healthTimeout bounds the probes of one health request.
+const healthTimeout = 5 * time.Second
+
+func (a *Admin) probes(ctx context.Context) []Probe {
+	out := []Probe{
+		probe("ready", a.cfg.Ready()),
+		probe("ledger", a.cfg.Account.Health(ctx)),
+	}
+	st, err := a.cfg.Account.Stats(ctx)
+	if err != nil {
+		return append(out, probe("statistics", err))
+	}
+	intake := Probe{Name: "intake", OK: !st.ReadOnly}
+	if st.ReadOnly {
+		intake.Detail = fmt.Sprintf("refused: %d bytes free, reserve %d", st.FreeBytes, st.Reserve)
+	}
+	// A held clock and a schedule being read back are no fault: both end by
+	// themselves, and events are taken meanwhile.
+	return append(out, intake,
+		note("schedule", st.Rebuilding, "still being read back"),
+		note("clock", st.ClockHold, "expiry waits: the clock ran far ahead"))
+}
+
+func probe(name string, err error) Probe {
+	if err != nil {
+		return Probe{Name: name, Detail: err.Error()}
+	}
+	return Probe{Name: name, OK: true}
+}
+
+func note(name string, on bool, detail string) Probe {
+	if !on {
+		detail = ""
+	}
+	return Probe{Name: name, OK: true, Detail: detail}
+}
+
+// page says what this listener is. It holds nothing of this gateway, so that
+// it may be read without a token.
+func (a *Admin) page(c echo.Context) error {
+	c.Response().Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.Response().WriteHeader(http.StatusOK)
+	_, err := io.WriteString(c.Response(), frontPage)
+	return err
+}
+
+const frontPage = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Onceward: operator's listener</title></head>
+<body>
+<h1>Onceward</h1>
+<p>This is the operator's listener of a webhook receiver gateway. It takes no webhooks.</p>
+<p>Use it with the command line, which reads the token by itself:</p>
+<pre>
+onceward status                    what is going on
+onceward events list --since 1h    what was accepted
+onceward events get ID             one event and its attempts
+onceward refusals list             what did not verify, and why
+onceward replay ID                 send a stored event again
+</pre>
+<p>The same is under <code>/api/v1/</code> with <code>Authorization: Bearer TOKEN</code>; the token's file is
+named when the gateway starts. <code>/metrics</code> is for Prometheus, <code>/livez</code> and
+<code>/readyz</code> are for probes.</p>
+</body>
+</html>
+`
