@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,7 +33,9 @@ type Target struct {
 	cfg TargetConfig
 	log *journal[Request]
 
-	// mu guards seen: requests so far by target and key.
+	conns atomic.Int64 // open connections
+
+	// mu guards seen: requests so far by target and event.
 	mu   sync.Mutex
 	seen map[string]int
 }
@@ -44,7 +47,7 @@ func NewTarget(cfg TargetConfig) *Target {
 
 // Serve answers on l until ctx is done.
 func (t *Target) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: t, ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Handler: t, ReadHeaderTimeout: 5 * time.Second, ConnState: t.count}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -52,6 +55,21 @@ func (t *Target) Serve(ctx context.Context, l net.Listener) error {
 	}
 	_, err := t.log.all()
 	return err
+}
+
+func (t *Target) count(_ net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		t.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		t.conns.Add(-1)
+	}
+}
+
+// WaitIdle returns when no connection is open: everything that a process
+// which is gone had sent is in the log by then.
+func (t *Target) WaitIdle(ctx context.Context) error {
+	return poll(ctx, time.Millisecond, func() (bool, error) { return t.conns.Load() == 0, nil })
 }
 
 // ServeHTTP records one request. A body that breaks off is no delivery: it

@@ -1,0 +1,235 @@
+//go:build torture
+
+package torture
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of everything random; 0 draws one and prints it")
+
+// The builds of the gateway: as shipped, and those that break one promise so
+// that the suite can show it would see it.
+const (
+	asShipped = ""
+	earlyAck  = "onceward_unsafe_early_ack" // 2xx before the commit
+	noSync    = "onceward_unsafe_nosync"    // commits that are not synced
+)
+
+// builds are made once per run, whichever test needs them first.
+var builds = map[string]func() (string, error){
+	asShipped: sync.OnceValues(func() (string, error) { return build(asShipped) }),
+	earlyAck:  sync.OnceValues(func() (string, error) { return build(earlyAck) }),
+	noSync:    sync.OnceValues(func() (string, error) { return build(noSync) }),
+}
+
+const binaryEnv = "TORTURE_BINARY"
+
+var binDir string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := 1
+	dir, err := os.MkdirTemp("", "onceward-torture-")
+	if err == nil {
+		binDir = dir
+		code = m.Run()
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// build is the gateway with one build tag, or what TORTURE_BINARY names: that
+// is how a test in a process of its own gets what was built outside.
+func build(tag string) (string, error) {
+	if path := os.Getenv(binaryEnv); path != "" {
+		return path, nil
+	}
+	out := filepath.Join(binDir, "onceward-"+tag)
+	cmd := exec.Command("go", "build", "-tags", tag, "-o", out, ".")
+	cmd.Dir = ".."
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the gateway with tag %q: %w\n%s", tag, err, text)
+	}
+	return out, nil
+}
+
+func built(t *testing.T, tag string) string {
+	t.Helper()
+	path, err := builds[tag]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := *seedFlag
+	if s == 0 {
+		s = uint64(rand.Uint32())
+	}
+	fmt.Printf("%s: seed %d (-seed %d replays its choices)\n", t.Name(), s, s)
+	return s
+}
+
+func count(t *testing.T, env string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(env)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q: want a number from 1", env, text)
+	}
+	return n
+}
+
+// within bounds one step, so that a gateway that hangs fails the test that
+// saw it. It holds for clean-ups as well.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keep is a directory that is left behind, and named, when the test fails.
+func keep(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "onceward-"+t.Name()+"-")
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs and ledger of the failed run: %s", dir)
+			return
+		}
+		os.RemoveAll(dir)
+	})
+	return dir
+}
+
+func newRig(t *testing.T, bin string, at Layout, seed uint64) *Rig {
+	t.Helper()
+	r, err := NewRig(RigConfig{Binary: bin, Layout: at, Seed: seed})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Errorf("close the rig: %v", err)
+		}
+	})
+	return r
+}
+
+func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(r.Int64N(int64(hi-lo)))
+}
+
+// crash kills a loaded gateway that many times over one data directory, and
+// every eighth time its successor as well while it starts. It returns with
+// the gateway running and the sender stopped.
+func crash(t *testing.T, r *Rig, random *rand.Rand, cycles int) (inStart int) {
+	t.Helper()
+	ctx := within(t, time.Duration(cycles+30)*10*time.Second)
+	must(t, r.Boot(ctx))
+	r.Load()
+	for i := range cycles {
+		must(t, Wait(ctx, between(random, 50*time.Millisecond, 800*time.Millisecond)))
+		must(t, r.Kill(ctx))
+		if i%8 == 7 {
+			must(t, r.Start())
+			must(t, Wait(ctx, between(random, 5*time.Millisecond, 150*time.Millisecond)))
+			must(t, r.Kill(ctx))
+			inStart++
+		}
+		if i == cycles-1 {
+			r.EndLoad()
+		}
+		must(t, r.Boot(ctx))
+	}
+	return inStart
+}
+
+func TestCrashLoop(t *testing.T) {
+	cycles := count(t, "TORTURE_CYCLES", 60)
+	s := seed(t)
+	dir := keep(t)
+	r := newRig(t, built(t, asShipped), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
+	inStart := crash(t, r, rand.New(rand.NewPCG(s, 1000)), cycles)
+
+	must(t, r.Quiesce(within(t, 2*time.Minute)))
+	e, err := r.Evidence(within(t, time.Minute), 0)
+	must(t, err)
+	resent := resend(t, r, e)
+	e, err = r.Evidence(within(t, time.Minute), 0)
+	must(t, err)
+	v := Judge(e)
+	if out, err := r.Proc.Command(within(t, time.Minute), "ledger", "check"); err != nil {
+		t.Errorf("ledger check: %v\n%s", err, out)
+	}
+	must(t, r.Proc.Stop(within(t, 20*time.Second)))
+
+	fmt.Printf("%skills under load %d, while starting %d, re-sent at the end %d, all known\n", v.String(), cycles, inStart, resent)
+	fmt.Printf("total: cycles %d, acknowledged %d, lost %d, accepted twice %d\n", cycles, v.Acknowledged, v.Lost, v.Twice)
+	if !v.OK() {
+		t.Error("the gateway broke its promises; see above")
+	}
+	if v.SlowestStart > 5*time.Second {
+		t.Errorf("start took %v, want at most 5s", v.SlowestStart)
+	}
+	if v.Acknowledged < cycles {
+		t.Errorf("only %d events were acknowledged in %d cycles: that proves little", v.Acknowledged, cycles)
+	}
+}
+
+// resend sends a sample again: every one must be recognised, and nothing of
+// it may reach a target.
+func resend(t *testing.T, r *Rig, e Evidence) int {
+	t.Helper()
+	before := r.Target.Count()
+	n, err := r.Resend(e, 200)
+	if err != nil {
+		t.Errorf("repeats after the last restart: %v", err)
+	}
+	must(t, r.Quiesce(within(t, time.Minute)))
+	if after := r.Target.Count(); after != before {
+		t.Errorf("%d repeats made %d requests at the targets, want none", n, after-before)
+	}
+	return n
+}
+
+// TestControlEarlyAck shows that the suite sees a gateway that answers before
+// it has committed.
+func TestControlEarlyAck(t *testing.T) {
+	s := seed(t)
+	dir := keep(t)
+	r := newRig(t, built(t, earlyAck), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
+	const cycles = 3
+	crash(t, r, rand.New(rand.NewPCG(s, 1000)), cycles)
+	must(t, r.Quiesce(within(t, time.Minute)))
+	e, err := r.Evidence(within(t, time.Minute), 0)
+	must(t, err)
+	v := Judge(e)
+	fmt.Printf("control, answers before the commit: kills %d, acknowledged %d, lost %d\n", cycles, v.Acknowledged, v.Lost)
+	if v.Lost == 0 {
+		t.Errorf("a gateway that answers before it commits lost nothing in %d kills: the suite would not see a loss\n%s", cycles, v.String())
+	}
+}

@@ -1,0 +1,158 @@
+//go:build torture && linux
+
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// diskSize is the size of the image; it is sparse.
+const diskSize = 1 << 30
+
+// isolated runs the test once more against bin, in a process with a mount
+// namespace of its own, and reports whether this is that process.
+func isolated(t *testing.T, bin string, s uint64) bool {
+	t.Helper()
+	const marker = "TORTURE_IN_NAMESPACE"
+	if os.Getenv(marker) == t.Name() {
+		return true
+	}
+	if os.Getenv("TORTURE_NO_POWERCUT") == "1" {
+		fmt.Printf("%s: left out, TORTURE_NO_POWERCUT=1: power cuts are NOT tested\n", t.Name())
+		return false
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("power cuts need root and loop devices; TORTURE_NO_POWERCUT=1 leaves them out")
+	}
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", "-seed", strconv.FormatUint(s, 10))
+	cmd.Env = append(os.Environ(), marker+"="+t.Name(), binaryEnv+"="+bin)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	InNamespace(cmd)
+	if err := cmd.Run(); err != nil {
+		t.Errorf("in its own mount namespace: %v", err)
+	}
+	return false
+}
+
+// outcome is what one power cut left.
+type outcome struct {
+	Verdict
+	// refused says why the gateway would not start again: the loss was
+	// noticed, which a build that syncs must never come to.
+	refused error
+}
+
+// cut runs one gateway on a fresh disk, cuts its power under load, and judges
+// what is there when the power is back.
+func cut(t *testing.T, bin string, s uint64, n int) outcome {
+	t.Helper()
+	ctx := within(t, 2*time.Minute)
+	random := rand.New(rand.NewPCG(s, uint64(n)))
+	dir := keep(t)
+	disk, err := NewDisk(ctx, dir, diskSize)
+	must(t, err)
+	mounted := true
+	t.Cleanup(func() {
+		if mounted {
+			disk.Close(ctx)
+		}
+	})
+	r, err := NewRig(RigConfig{Binary: bin, Layout: Layout{Dir: dir, Data: disk.Mount + "/data"}, Seed: s + uint64(n)})
+	must(t, err)
+	closed := false
+	t.Cleanup(func() {
+		if !closed {
+			r.Close()
+		}
+	})
+	must(t, r.Boot(ctx))
+	r.Load()
+	must(t, Wait(ctx, between(random, 100*time.Millisecond, 450*time.Millisecond)))
+
+	at := r.Clock()
+	must(t, disk.Cut([...]uint32{CutUnflushed, CutFlushed}[n%2]))
+	if err := r.Kill(ctx); err != nil && !errors.Is(err, errEnded) {
+		t.Fatal(err)
+	}
+	r.Lives[0].End = at
+	r.EndLoad()
+	must(t, disk.Remount(ctx))
+
+	var out outcome
+	if err := r.Boot(ctx); errors.Is(err, errEnded) {
+		out.refused = err
+	} else {
+		must(t, err)
+		must(t, r.Quiesce(ctx))
+		e, err := r.Evidence(ctx, at)
+		must(t, err)
+		out.Verdict = Judge(e)
+	}
+	closed = true
+	if err := r.Close(); err != nil && out.refused == nil {
+		t.Error(err)
+	}
+	mounted = false
+	must(t, disk.Close(ctx))
+	return out
+}
+
+func TestPowerCut(t *testing.T) {
+	cuts := count(t, "TORTURE_CUTS", 20)
+	s := seed(t)
+	bin := built(t, asShipped)
+	if !isolated(t, bin, s) {
+		return
+	}
+	var acked, lost, twice int
+	for i := range cuts {
+		t.Run(fmt.Sprintf("cut %d", i), func(t *testing.T) {
+			o := cut(t, bin, s, i)
+			if o.refused != nil {
+				t.Fatalf("the gateway did not start when the power was back: %v", o.refused)
+			}
+			acked, lost, twice = acked+o.Acknowledged, lost+o.Lost, twice+o.Twice
+			if !o.OK() {
+				t.Errorf("the gateway broke its promises:\n%s", o.String())
+			}
+		})
+	}
+	fmt.Printf("total: power cuts %d, acknowledged before them %d, lost %d, accepted twice %d\n", cuts, acked, lost, twice)
+	if acked < cuts {
+		t.Errorf("only %d events were acknowledged before %d cuts: that proves little", acked, cuts)
+	}
+}
+
+// TestControlNoSync shows that the suite sees a gateway that does not sync
+// what it has committed.
+func TestControlNoSync(t *testing.T) {
+	s := seed(t)
+	bin := built(t, noSync)
+	if !isolated(t, bin, s) {
+		return
+	}
+	const cuts = 3
+	var acked, lost, refused int
+	for i := range cuts {
+		t.Run(fmt.Sprintf("cut %d", i), func(t *testing.T) {
+			o := cut(t, bin, s, i)
+			acked, lost = acked+o.Acknowledged, lost+o.Lost
+			if o.refused != nil {
+				refused++
+			}
+		})
+	}
+	fmt.Printf("control, commits not synced: power cuts %d, acknowledged %d, lost %d, ledgers that did not open again %d\n", cuts, acked, lost, refused)
+	if lost == 0 && refused == 0 {
+		t.Errorf("a gateway that does not sync lost nothing in %d power cuts: the suite would not see a loss", cuts)
+	}
+}

@@ -1,0 +1,216 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Proc is a gateway that is started and killed, always with the same binary,
+// config file, ports and data directory. It is used from one goroutine.
+type Proc struct {
+	Binary string
+	Config string // path of the config file
+	Public string // address of the public listener
+	Admin  string // address of the operator's listener
+	Log    string // file that the processes' own output is appended to
+
+	cmd  *exec.Cmd
+	done chan error // receives the process's end, once
+}
+
+// errEnded says that the gateway's process ended by itself.
+var errEnded = errors.New("gateway ended by itself")
+
+// Layout says where a gateway keeps what.
+type Layout struct {
+	Dir  string // config, token, log: survives everything
+	Data string // the ledger's directory; may be on the file system that fails
+}
+
+// NewProc writes the config file of a gateway with these sources, all of
+// whose targets are at targetAddr. It starts nothing.
+func NewProc(binary string, at Layout, sources []Source, targetAddr string) (*Proc, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proc{
+		Binary: binary, Config: filepath.Join(at.Dir, "config.toml"), Log: filepath.Join(at.Dir, "gateway.log"),
+		Public: ports[0], Admin: ports[1],
+	}
+	text := configText(p, at, sources, targetAddr)
+	if err := os.WriteFile(p.Config, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("write config: %w", err)
+	}
+	return p, nil
+}
+
+// configText keeps the ledger's disk reserve small, since the disks that
+// are cut off are, and the pauses between attempts short.
+func configText(p *Proc, at Layout, sources []Source, targetAddr string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "listen = %q\ndrain = \"5s\"\n[admin]\nlisten = %q\ntoken_file = %q\n",
+		p.Public, p.Admin, filepath.Join(at.Dir, "admin.token"))
+	fmt.Fprintf(&b, "[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\n", at.Data)
+	named := map[string]bool{}
+	for _, s := range sources {
+		fmt.Fprintf(&b, "[[source]]\nname = %q\nprovider = %q\nsecrets = [%q]\non_conflict = %q\ntargets = [%s]\n",
+			s.Name, s.Provider, s.Secret, s.OnConflict, quoted(s.Targets))
+		for _, t := range s.Targets {
+			named[t] = true
+		}
+	}
+	for t := range named {
+		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n",
+			t, "http://"+targetAddr+"/"+t)
+	}
+	return b.String()
+}
+
+func quoted(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Start starts the process and returns at once.
+func (p *Proc) Start() error {
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open gateway log: %w", err)
+	}
+	defer log.Close() // the process has its own
+	cmd := exec.Command(p.Binary, "serve", "--config", p.Config)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = withParent()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start gateway: %w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	p.cmd, p.done = cmd, done
+	return nil
+}
+
+// WaitReady returns when the gateway says it takes events. It fails when the
+// process ends or ctx does.
+func (p *Proc) WaitReady(ctx context.Context) error {
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := client.Get("http://" + p.Public + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case err := <-p.done:
+			p.done <- err
+			return fmt.Errorf("wait for ready: %w: %v\n%s", errEnded, err, p.logTail())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for ready: %w\n%s", ctx.Err(), p.logTail())
+		case <-tick.C:
+		}
+	}
+}
+
+// Kill ends the process with SIGKILL and waits until it is gone. A process
+// that had ended by itself is an error: nothing but the kill may end it.
+func (p *Proc) Kill() error {
+	if p.cmd == nil {
+		return nil
+	}
+	select {
+	case err := <-p.done:
+		p.cmd = nil
+		return fmt.Errorf("kill: %w: %v\n%s", errEnded, err, p.logTail())
+	default:
+	}
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill gateway: %w", err)
+	}
+	<-p.done
+	p.cmd = nil
+	return nil
+}
+
+// Stop ends the process with SIGTERM and waits until it is gone; it must exit
+// with 0 before ctx is done.
+func (p *Proc) Stop(ctx context.Context) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop gateway: %w", err)
+	}
+	select {
+	case err := <-p.done:
+		p.cmd = nil
+		if err != nil {
+			return fmt.Errorf("stop gateway: %w\n%s", err, p.logTail())
+		}
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("stop gateway: %w", ctx.Err()), p.Kill())
+	}
+}
+
+// Command runs one of the gateway's commands against the running process and
+// returns what it prints. Any exit code but 0 is an error.
+func (p *Proc) Command(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, p.Binary, append(args, "--config", p.Config)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("onceward %s: %w: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return out, nil
+}
+
+// logTail is the end of the processes' own output, for error texts.
+func (p *Proc) logTail() string {
+	f, err := os.Open(p.Log)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil {
+		f.Seek(max(0, st.Size()-2000), io.SeekStart)
+	}
+	b, _ := io.ReadAll(f)
+	return string(b)
+}
+
+// freePorts finds loopback addresses below the range that outgoing
+// connections take their ports from: a port that is free now stays free while
+// the gateway is down.
+func freePorts(n int) ([]string, error) {
+	var out []string
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		if out = append(out, addr); len(out) == n {
+			return out, nil
+		}
+	}
+	return nil, errors.New("find free ports: none of 1000 tried was free")
+}

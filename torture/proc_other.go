@@ -1,0 +1,8 @@
+//go:build !linux
+
+package torture
+
+import "syscall"
+
+// withParent has nothing to add where the kernel can't tie two processes.
+func withParent() *syscall.SysProcAttr { return nil }
