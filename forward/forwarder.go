@@ -1,0 +1,270 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/onceward/onceward/dedupe"
+)
+
+// DefaultDrain is how long attempts in flight may go on after a stop.
+const DefaultDrain = 20 * time.Second
+
+// Ledger is what the forwarder needs of a ledger.
+type Ledger interface {
+	dedupe.Dispatch
+	// Finish ends leases with their attempts. When it returns nil they are
+	// durable and each Result's Late is set. On an error the outcome is
+	// unknown, and the ledger takes no further results.
+	Finish(ctx context.Context, results ...*dedupe.Result) error
+}
+
+// Config is what a Forwarder works with.
+type Config struct {
+	Ledger     Ledger
+	Log        *slog.Logger          // nil: nothing is logged
+	Registerer prometheus.Registerer // nil: instruments are not registered
+	// Rand gives the jitter, from 0 to 1; nil = math/rand/v2. Its calls are
+	// serial.
+	Rand func() float64
+	// Now is the wall clock of attempt records and signatures; nil =
+	// time.Now. Schedules use the ledger's clock.
+	Now func() time.Time
+	// Version stands in the User-Agent; "" = "dev".
+	Version string
+	// Drain is how long attempts in flight may go on after a stop; 0 =
+	// DefaultDrain.
+	Drain time.Duration
+	// GiveUp is how long deliveries of a missing target stay open; 0 =
+	// DefaultGiveUp.
+	GiveUp time.Duration
+	// Resolver looks names up; nil = net.DefaultResolver.
+	Resolver *net.Resolver
+	// Dial replaces the guarded dialer, for tests without a network: the
+	// egress guard is not asked.
+	Dial DialFunc
+}
+
+// Forwarder delivers what a ledger holds for its targets. SetTargets and
+// Status are safe for concurrent use, before, during and after Run.
+type Forwarder struct {
+	cfg     Config
+	metrics *metrics
+	changed chan struct{} // holds a value when targets have changed
+	failed  chan error    // the ledger's failure; the first one counts
+	randMu  sync.Mutex    // makes calls of cfg.Rand serial
+
+	// mu guards all below; held for bookkeeping only, never across I/O.
+	mu      sync.Mutex
+	targets map[string]*Target
+	served  map[string]struct{} // names and former names
+	states  map[string]*state
+	queues  map[string]*queue // of the present configuration, while running
+	start   func(*queue)      // nil while not running
+	ran     bool
+}
+
+// New makes a forwarder without targets and starts nothing.
+func New(cfg Config) (*Forwarder, error) {
+	if cfg.Ledger == nil {
+		return nil, errors.New("forwarder needs a ledger")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Log = cfg.Log.With("component", "forward")
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Version == "" {
+		cfg.Version = "dev"
+	}
+	setDefault(&cfg.Drain, DefaultDrain)
+	setDefault(&cfg.GiveUp, DefaultGiveUp)
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Forwarder{
+		cfg: cfg, metrics: m, changed: make(chan struct{}, 1), failed: make(chan error, 1),
+		targets: map[string]*Target{}, served: map[string]struct{}{}, states: map[string]*state{}, queues: map[string]*queue{},
+	}, nil
+}
+
+// SetTargets makes ts the targets, all of them or on an error none: a name
+// given twice, also as a former one, or a target that is not valid. Kept
+// targets go on where they were. Deliveries of removed ones stay pending and
+// die at Config.GiveUp unless the name comes back. Attempts in flight end as
+// they began.
+func (f *Forwarder) SetTargets(ts []Target) error {
+	targets, served, err := normalise(ts)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.targets
+	f.targets, f.served = targets, served
+	for name, t := range targets {
+		if f.states[name] == nil {
+			f.states[name] = newState(f.metrics.of(name))
+		}
+		if was, ok := old[name]; ok && reflect.DeepEqual(was, t) {
+			targets[name] = was // its queue goes on
+		}
+	}
+	f.reconcile()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func normalise(ts []Target) (map[string]*Target, map[string]struct{}, error) {
+	var errs []error
+	targets, served := make(map[string]*Target, len(ts)), make(map[string]struct{}, len(ts))
+	for _, t := range ts {
+		t, err := t.normal()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, name := range append([]string{t.Name}, t.Former...) {
+			if _, ok := served[name]; ok {
+				errs = append(errs, fmt.Errorf("target %q: the name %q is given twice", t.Name, name))
+			}
+			served[name] = struct{}{}
+		}
+		targets[t.Name] = &t
+	}
+	return targets, served, errors.Join(errs...)
+}
+
+// reconcile ends the queues whose target changed or went and starts those
+// that are missing. f.mu is held.
+func (f *Forwarder) reconcile() {
+	if f.start == nil {
+		return
+	}
+	for name, q := range f.queues {
+		if f.targets[name] != q.target {
+			q.halt()
+			delete(f.queues, name)
+		}
+	}
+	for name, t := range f.targets {
+		if f.queues[name] == nil {
+			q := f.newQueue(t)
+			f.queues[name] = q
+			f.start(q)
+		}
+	}
+}
+
+func (f *Forwarder) newQueue(t *Target) *queue {
+	return &queue{
+		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.site()),
+		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], build: newBuilder(t, f.cfg.Version),
+		transport: newTransport(t, f.cfg.Dial, f.cfg.Resolver), fail: f.fail,
+		work: make(chan item, room(t)), results: make(chan *dedupe.Result, backlog),
+	}
+}
+
+func (f *Forwarder) rand() float64 {
+	f.randMu.Lock()
+	defer f.randMu.Unlock()
+	return f.cfg.Rand()
+}
+
+// fail ends Run with the first failure of the ledger.
+func (f *Forwarder) fail(err error) {
+	select {
+	case f.failed <- fmt.Errorf("record attempts: %w", err):
+	default:
+	}
+}
+
+// Run delivers until ctx ends or the ledger fails. Then it leases nothing
+// more, lets attempts in flight go on for Config.Drain, cuts the rest and
+// records them as interrupted and still pending, gives back what it did not
+// begin, and returns when all that is durable: nil, or the ledger's error. It
+// may be called once.
+func (f *Forwarder) Run(ctx context.Context) error {
+	work := context.WithoutCancel(ctx)
+	attempts, cut := context.WithCancelCause(work)
+	defer cut(nil)
+	leasing, halt := context.WithCancel(work)
+	defer halt()
+
+	var queues, watch sync.WaitGroup
+	if err := f.begin(leasing, attempts, &queues); err != nil {
+		return err
+	}
+	watch.Go(func() { f.watchMissing(leasing) })
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-f.failed:
+	}
+	f.mu.Lock()
+	f.start = nil
+	clear(f.queues)
+	f.mu.Unlock()
+	halt()
+	timer := time.AfterFunc(f.cfg.Drain, func() { cut(errInterrupted) })
+	defer timer.Stop()
+	queues.Wait()
+	watch.Wait()
+	if err == nil {
+		select {
+		case err = <-f.failed:
+		default:
+		}
+	}
+	return err
+}
+
+// begin starts a queue for every target.
+func (f *Forwarder) begin(leasing, attempts context.Context, queues *sync.WaitGroup) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ran {
+		return errors.New("forwarder runs once")
+	}
+	f.ran = true
+	f.start = func(q *queue) {
+		own, halt := context.WithCancel(leasing)
+		q.halt = halt
+		queues.Go(func() {
+			defer halt()
+			q.run(own, attempts)
+		})
+	}
+	f.reconcile()
+	return nil
+}
+
+// missing lists the names with open deliveries that no target serves.
+func (f *Forwarder) missing() []string {
+	open := f.cfg.Ledger.Targets()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(open), func(name string) bool {
+		_, ok := f.served[name]
+		return ok
+	})
+}

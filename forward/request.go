@@ -1,0 +1,291 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// The header names that are the gateway's own.
+const (
+	headerKey        = "Idempotency-Key"
+	headerEvent      = "Onceward-Event"
+	headerSource     = "Onceward-Source"
+	headerEventID    = "Onceward-Event-Id"
+	headerType       = "Onceward-Event-Type"
+	headerDelivery   = "Onceward-Delivery"
+	headerAttempt    = "Onceward-Attempt"
+	headerReceivedAt = "Onceward-Received-At"
+	headerTest       = "Onceward-Test"
+	headerTrace      = "Traceparent"
+	headerAgent      = "User-Agent"
+
+	headerWebhookID        = "Webhook-Id"
+	headerWebhookTimestamp = "Webhook-Timestamp"
+	headerWebhookSignature = "Webhook-Signature"
+
+	ownHeaders = 16 // of them, and some room
+)
+
+// receivedLayout is RFC 3339 with all nine digits, so that texts sort as
+// times do.
+const receivedLayout = "2006-01-02T15:04:05.000000000Z"
+
+// builder makes a target's requests. It is read-only and shared by the
+// target's workers.
+type builder struct {
+	target *Target
+	url    url.URL
+	fixed  http.Header // the target's own headers; values are never changed
+	agent  []string
+	https  bool
+}
+
+func newBuilder(t *Target, version string) *builder {
+	b := &builder{
+		target: t, url: *t.URL, fixed: make(http.Header, len(t.Headers)),
+		agent: []string{"Onceward/" + version}, https: t.URL.Scheme == "https",
+	}
+	for name, value := range t.Headers {
+		b.fixed[http.CanonicalHeaderKey(name)] = []string{string(value)}
+	}
+	return b
+}
+
+// headers is a header under construction, whose single values share one
+// array.
+type headers struct {
+	h    http.Header
+	vals []string
+}
+
+func (s *headers) set(key, value string) {
+	s.vals = append(s.vals, value)
+	n := len(s.vals)
+	s.h[key] = s.vals[n-1 : n : n]
+}
+
+func (s *headers) add(key, value string) {
+	if old, ok := s.h[key]; ok {
+		s.h[key] = append(old, value)
+		return
+	}
+	s.set(key, value)
+}
+
+// build makes the request of one attempt. Its context is ctx, or ends with it.
+func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded, now time.Time) *http.Request {
+	ev := in.Event
+	s := headers{
+		h:    make(http.Header, ownHeaders+len(ev.Header)+len(b.fixed)),
+		vals: make([]string, 0, ownHeaders+len(ev.Header)),
+	}
+	s.pass(ev.Header, len(b.target.Signing) > 0)
+	if _, ok := s.h[headerAgent]; !ok {
+		s.h[headerAgent] = b.agent
+	}
+	for key, vals := range b.fixed {
+		s.h[key] = vals
+	}
+	s.own(d, ev)
+	if len(b.target.Signing) > 0 {
+		id, ts := ev.Ref.String(), unixSeconds(now.Unix())
+		s.set(headerWebhookID, id)
+		s.set(headerWebhookTimestamp, ts)
+		s.set(headerWebhookSignature, signatures(b.target.Signing, id, ts, in.Body))
+	}
+	u := b.url
+	u.RawQuery = joinQuery(u.RawQuery, ev.Query)
+	req := &http.Request{
+		Method: methodOf(ev), URL: &u, Host: u.Host, Header: s.h,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	return b.once(ctx, req, in.Body)
+}
+
+// once gives req its body in a way that the transport can't send it twice.
+//
+// Go's transport sends a request again when a kept-alive connection breaks if
+// its method is safe or it has an Idempotency-Key, and in both cases only when
+// it has no body or one that can be had again. A body that is a plain reader
+// keeps it from that; NopCloser keeps head and body in one write.
+//
+// A length of 0 can't be said of a plain reader. Where a method usually has no
+// body the transport finds out by reading and sends none. For the others it
+// would send an empty chunked body; they get none, with the length said, and
+// the key's name is spelt in lower case, which is the same on the wire but not
+// to the transport, which looks for its canonical form. Over HTTP/2 the
+// transport may still resend a stream that the server refused, so there a
+// second connection for the same attempt ends it.
+func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *http.Request {
+	switch {
+	case len(body) > 0:
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.ContentLength = int64(len(body))
+	case usuallyEmpty(req.Method):
+		req.Body = io.NopCloser(emptyBody{})
+	default:
+		req.Body = http.NoBody
+		req.Header[strings.ToLower(headerKey)] = req.Header[headerKey]
+		delete(req.Header, headerKey)
+		if b.https {
+			conns := 0
+			guarded, cancel := context.WithCancelCause(ctx)
+			ctx = httptrace.WithClientTrace(guarded, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+				if conns++; conns > 1 {
+					cancel(errResend)
+				}
+			}})
+		}
+	}
+	return req.WithContext(ctx)
+}
+
+// emptyBody is a body of length 0 that the transport can't know to be one.
+type emptyBody struct{}
+
+func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
+
+// usuallyEmpty names the methods for which the transport reads a body first
+// to see whether there is one.
+func usuallyEmpty(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, "PROPFIND", "SEARCH":
+		return true
+	}
+	return false
+}
+
+func methodOf(ev *event.Event) string {
+	if ev.Method == "" {
+		return http.MethodPost
+	}
+	return ev.Method
+}
+
+// joinQuery joins the target's own query and the event's, bytes unchanged but
+// for those that no request line can hold.
+func joinQuery(own, raw string) string {
+	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '#' }) {
+		raw = encode(raw, func(c byte) bool { return c > ' ' && c != 0x7f && c != '#' })
+	}
+	if own == "" || raw == "" {
+		return own + raw
+	}
+	return own + "&" + raw
+}
+
+// own sets the gateway's headers over everything else.
+func (s *headers) own(d event.Delivery, ev *event.Event) {
+	s.set(headerKey, visible(d.Key(ev)))
+	s.set(headerEvent, ev.Ref.String())
+	s.set(headerSource, visible(ev.Source))
+	if ev.ID != "" {
+		s.set(headerEventID, percent(ev.ID))
+	}
+	if ev.Type != "" {
+		s.set(headerType, percent(ev.Type))
+	}
+	s.set(headerDelivery, visible(d.DeliveryID()))
+	s.set(headerAttempt, strconv.FormatUint(uint64(d.Attempts)+1, 10))
+	s.set(headerReceivedAt, ev.ReceivedAt.UTC().Format(receivedLayout))
+	if ev.Trace != "" {
+		s.set(headerTrace, visible(ev.Trace))
+	}
+	if ev.Flags.Has(event.FlagTest) {
+		s.set(headerTest, "true")
+	}
+}
+
+// pass adds the stored headers of the sender that may go on. signed says that
+// the gateway signs, so that the sender's webhook-* headers stay behind.
+func (s *headers) pass(fields []event.Field, signed bool) {
+	for i := range fields {
+		name, value := fields[i].Name, fields[i].Value
+		if !httpguts.ValidHeaderFieldName(name) || strings.IndexByte(name, '_') >= 0 || !httpguts.ValidHeaderFieldValue(value) {
+			continue
+		}
+		key := http.CanonicalHeaderKey(name)
+		if reserved(key) || signed && webhookHeader(key) || named(fields, key) {
+			continue
+		}
+		s.add(key, value)
+	}
+}
+
+// reserved names the headers that neither a sender nor a target's own headers
+// may set: the gateway's, those of one hop, and those that belong to the
+// request the sender made.
+func reserved(key string) bool {
+	switch key {
+	case headerKey, "X-Idempotency-Key", headerTrace, "Tracestate", "Baggage",
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te",
+		"Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings", "Expect",
+		"Host", "Content-Length", "Accept-Encoding", "Cookie", "Cookie2", "Set-Cookie":
+		return true
+	}
+	return strings.HasPrefix(key, "Onceward-")
+}
+
+func webhookHeader(key string) bool { return strings.HasPrefix(key, "Webhook-") }
+
+// named reports whether a stored Connection header names key as one of its
+// hop.
+func named(fields []event.Field, key string) bool {
+	for i := range fields {
+		if !strings.EqualFold(fields[i].Name, "Connection") {
+			continue
+		}
+		for token := range strings.SplitSeq(fields[i].Value, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// visible is s if all of it is visible ASCII, else s with the rest
+// percent-encoded: no value can hold a line break.
+func visible(s string) string {
+	return encode(s, func(c byte) bool { return c > ' ' && c < 0x7f })
+}
+
+// percent is s with everything but visible ASCII, and the percent sign
+// itself, percent-encoded: s can be had back, whatever it held.
+func percent(s string) string {
+	return encode(s, func(c byte) bool { return c > ' ' && c < 0x7f && c != '%' })
+}
+
+// encode percent-encodes the bytes of s that keep does not allow.
+func encode(s string, keep func(byte) bool) string {
+	i := 0
+	for i < len(s) && keep(s[i]) {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	const hex = "0123456789ABCDEF"
+	out := make([]byte, i, len(s)+16)
+	copy(out, s)
+	for ; i < len(s); i++ {
+		if c := s[i]; keep(c) {
+			out = append(out, c)
+		} else {
+			out = append(out, '%', hex[c>>4], hex[c&0xf])
+		}
+	}
+	return string(out)
+}

@@ -1,0 +1,191 @@
+package forward
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// The defaults of a Target.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultConcurrency = 16
+	DefaultInitial     = time.Second
+	DefaultFactor      = 2
+	DefaultMaxDelay    = time.Hour
+	DefaultGiveUp      = 72 * time.Hour
+)
+
+// The limits of a Target.
+const (
+	MaxTimeout     = 15 * time.Minute
+	MaxConcurrency = 4096
+)
+
+const redacted = "REDACTED"
+
+// Secret is a header value that is never shown: it prints, logs and marshals
+// as a constant. Convert it to a string to use it.
+type Secret string
+
+// String is a constant.
+func (Secret) String() string { return redacted }
+
+// GoString is a constant.
+func (Secret) GoString() string { return redacted }
+
+// LogValue is a constant.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText writes a constant.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Target is one internal URL that events are forwarded to. It is read at each
+// attempt, never snapshotted: a change applies to deliveries that wait.
+type Target struct {
+	// Name is the target's identity: deliveries are kept by it.
+	Name string
+	// URL is absolute, http or https, without user info and fragment. An
+	// event's raw query is joined to its own with "&".
+	URL *url.URL
+	// Timeout bounds one attempt from its first look-up to the last byte of
+	// the answer that is read; 0 = DefaultTimeout, at most MaxTimeout.
+	Timeout time.Duration
+	// Concurrency is how many attempts run at once; 0 = DefaultConcurrency,
+	// at most MaxConcurrency.
+	Concurrency int
+	// Headers are set on every attempt over what the sender sent. Names that
+	// the gateway or the protocol sets are an error.
+	Headers map[string]Secret
+	// Signing secrets sign every attempt as Standard Webhooks; with several,
+	// while rotating, each adds a signature. None leaves the sender's
+	// webhook-* headers as they are.
+	Signing []SigningSecret
+	// Schedule spaces the attempts; zero fields take their defaults.
+	Schedule Schedule
+	// GiveUp is how long after a delivery was opened it is retried; 0 =
+	// DefaultGiveUp. The last attempt is made at its end.
+	GiveUp time.Duration
+	// DeadOn and RetryOn override the decision table for single statuses
+	// from 300 to 599.
+	DeadOn  []int
+	RetryOn []int
+	// Former names were this target's before; their open deliveries are
+	// forwarded to it.
+	Former []string
+	// Allow, when not empty, narrows what may be connected to. It never
+	// permits what the egress guard refuses.
+	Allow []netip.Prefix
+	// TLS is the client configuration of https targets; nil is the
+	// system's. It is copied.
+	TLS *tls.Config
+}
+
+// Schedule is exponential backoff with full jitter: the n-th retry waits a
+// random part of min(Max, Initial·Factor^(n-1)).
+type Schedule struct {
+	Initial time.Duration // 0 = DefaultInitial
+	Factor  float64       // 0 = DefaultFactor; at least 1
+	Max     time.Duration // 0 = DefaultMaxDelay; at least Initial
+}
+
+// normal is the target with its defaults filled in, or all that is wrong
+// with it.
+func (t Target) normal() (Target, error) {
+	setDefault(&t.Timeout, DefaultTimeout)
+	setDefault(&t.Concurrency, DefaultConcurrency)
+	setDefault(&t.Schedule.Initial, DefaultInitial)
+	setDefault(&t.Schedule.Factor, DefaultFactor)
+	setDefault(&t.Schedule.Max, max(DefaultMaxDelay, t.Schedule.Initial))
+	setDefault(&t.GiveUp, DefaultGiveUp)
+	if err := errors.Join(t.checkURL(), t.checkNumbers(), t.checkStatuses(), t.checkHeaders()); err != nil {
+		return t, fmt.Errorf("target %q: %w", t.Name, err)
+	}
+	return t, nil
+}
+
+func setDefault[T int | float64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func (t Target) checkURL() error {
+	switch u := t.URL; {
+	case t.Name == "":
+		return errors.New("has no name")
+	case u == nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
+		return errors.New("url: want an absolute http or https URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("url: scheme %q: want http or https", u.Scheme)
+	case u.User != nil:
+		return errors.New("url: holds user info; set an Authorization header instead")
+	case u.Fragment != "":
+		return errors.New("url: holds a fragment")
+	}
+	return nil
+}
+
+func (t Target) checkNumbers() error {
+	var errs []error
+	if t.Timeout < 0 || t.Timeout > MaxTimeout {
+		errs = append(errs, fmt.Errorf("timeout %v: want more than 0 and at most %v", t.Timeout, MaxTimeout))
+	}
+	if t.Concurrency < 0 || t.Concurrency > MaxConcurrency {
+		errs = append(errs, fmt.Errorf("concurrency %d: want 1 to %d", t.Concurrency, MaxConcurrency))
+	}
+	if s := t.Schedule; s.Initial < 0 || s.Max < s.Initial || !(s.Factor >= 1) {
+		errs = append(errs, fmt.Errorf("schedule: want initial %v more than 0, max %v not less and factor %v at least 1", s.Initial, s.Max, s.Factor))
+	}
+	if t.GiveUp < 0 {
+		errs = append(errs, fmt.Errorf("give-up %v: want more than 0", t.GiveUp))
+	}
+	return errors.Join(errs...)
+}
+
+func (t Target) checkStatuses() error {
+	var errs []error
+	for _, s := range slices.Concat(t.DeadOn, t.RetryOn) {
+		if s < 300 || s > 599 {
+			errs = append(errs, fmt.Errorf("status %d: only 300 to 599 can be overridden", s))
+		}
+	}
+	for _, s := range t.DeadOn {
+		if slices.Contains(t.RetryOn, s) {
+			errs = append(errs, fmt.Errorf("status %d: is both dead and retried", s))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t Target) checkHeaders() error {
+	var errs []error
+	for name, value := range t.Headers {
+		switch key := http.CanonicalHeaderKey(name); {
+		case !httpguts.ValidHeaderFieldName(name):
+			errs = append(errs, fmt.Errorf("header %q: is not a header name", name))
+		case reserved(key) || len(t.Signing) > 0 && webhookHeader(key):
+			errs = append(errs, fmt.Errorf("header %q: is set by the gateway", name))
+		case !httpguts.ValidHeaderFieldValue(string(value)):
+			errs = append(errs, fmt.Errorf("header %q: value holds control characters", name))
+		}
+	}
+	for _, s := range t.Signing {
+		if len(s.key) == 0 {
+			errs = append(errs, errors.New("signing: an empty secret signs nothing"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// site is what may be said of a target's URL: for some, the path is the
+// credential.
+func (t Target) site() string { return t.URL.Scheme + "://" + t.URL.Host }
