@@ -54,7 +54,8 @@ func parseAccount(out []byte) ([]Stored, error) {
 	return all, nil
 }
 
-// Pending is the number of deliveries that are not finished yet.
+// Pending is the number of deliveries that are not finished yet, and at
+// least 1 while the gateway is still reading back what there is to do.
 func (p *Proc) Pending(ctx context.Context) (int, error) {
 	out, err := p.Command(ctx, "status", "-o", "json")
 	if err != nil {
@@ -62,4 +63,33 @@ func (p *Proc) Pending(ctx context.Context) (int, error) {
 	}
 	return parsePending(out)
 }
-func parsePending(out []byte) (int, error) { return 0, nil }
+
+// parsePending reads the document that `status -o json` prints.
+func parsePending(out []byte) (int, error) {
+	var status struct {
+		Targets []struct {
+			Pending *int `json:"pending"`
+			Leased  *int `json:"leased"`
+		} `json:"targets"`
+		Ledger struct {
+			Rebuilding *bool `json:"rebuilding"`
+		} `json:"ledger"`
+	}
+	if err := json.Unmarshal(out, &status); err != nil {
+		return 0, fmt.Errorf("read status: %w", err)
+	}
+	if len(status.Targets) == 0 || status.Ledger.Rebuilding == nil {
+		return 0, fmt.Errorf("read status: no targets or no ledger.rebuilding in %s", out)
+	}
+	n := 0
+	if *status.Ledger.Rebuilding {
+		n = 1
+	}
+	for _, t := range status.Targets {
+		if t.Pending == nil || t.Leased == nil {
+			return 0, fmt.Errorf("read status: a target without pending or leased in %s", out)
+		}
+		n += *t.Pending + *t.Leased
+	}
+	return n, nil
+}

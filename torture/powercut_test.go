@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -154,5 +155,42 @@ func TestControlNoSync(t *testing.T) {
 	fmt.Printf("control, commits not synced: power cuts %d, acknowledged %d, lost %d, ledgers that did not open again %d\n", cuts, acked, lost, refused)
 	if lost == 0 && refused == 0 {
 		t.Errorf("a gateway that does not sync lost nothing in %d power cuts: the suite would not see a loss", cuts)
+	}
+}
+
+// TestDiskCut shows what the cut itself does: synced bytes stay, others go.
+func TestDiskCut(t *testing.T) {
+	if !isolated(t, "", 0) {
+		return
+	}
+	ctx := within(t, time.Minute)
+	for _, flag := range []uint32{CutUnflushed, CutFlushed} {
+		disk, err := NewDisk(ctx, keep(t), diskSize)
+		must(t, err)
+		path := func(name string) string { return filepath.Join(disk.Mount, name) }
+		write := func(name string, sync bool) {
+			f, err := os.Create(path(name))
+			must(t, err)
+			defer f.Close()
+			_, err = f.WriteString(name)
+			must(t, err)
+			if sync {
+				must(t, f.Sync())
+			}
+		}
+		write("synced", true)
+		write("unsynced", false)
+		must(t, disk.Cut(flag))
+		if err := os.WriteFile(path("later"), nil, 0o600); err == nil {
+			t.Errorf("flag %d: the disk still took a file after the cut", flag)
+		}
+		must(t, disk.Remount(ctx))
+		if b, err := os.ReadFile(path("synced")); err != nil || string(b) != "synced" {
+			t.Errorf("flag %d: synced file: got %q, %v", flag, b, err)
+		}
+		if b, _ := os.ReadFile(path("unsynced")); len(b) > 0 {
+			t.Errorf("flag %d: unsynced bytes outlived the cut: %q", flag, b)
+		}
+		must(t, disk.Close(ctx))
 	}
 }

@@ -66,9 +66,13 @@ func (m Message) ID() string { return fmt.Sprintf("evt_%s_%s_%07d", m.Run, m.Sou
 // ledger can hold.
 const bigBody = 5 << 20
 
-// size draws the body's size from its hash: mostly a small JSON document,
+// sum is what the body's size and filler are drawn from.
+func (m Message) sum() [32]byte { return sha256.Sum256([]byte(m.ID() + "/" + strconv.Itoa(m.Variant))) }
+
+// size draws the body's size: mostly a small JSON document,
 // at times some tens of kilobytes, on GitHub's source rarely a very big one.
-func (m Message) size(sum [32]byte) int {
+func (m Message) size() int {
+	sum := m.sum()
 	a, b := binary.BigEndian.Uint32(sum[:4]), int(binary.BigEndian.Uint32(sum[4:8]))
 	switch {
 	case m.Source.Provider == GitHub && a%4000 == 0:
@@ -82,8 +86,8 @@ func (m Message) size(sum [32]byte) int {
 // Body is the message's exact bytes, the same every time. The filler is
 // drawn from the ID, so that no part of two bodies can be taken for the other.
 func (m Message) Body() []byte {
-	sum := sha256.Sum256([]byte(m.ID() + "/" + strconv.Itoa(m.Variant)))
-	size := m.size(sum)
+	sum := m.sum()
+	size := m.size()
 	var b bytes.Buffer
 	b.Grow(size + 256)
 	fmt.Fprintf(&b, `{"id":%q,"object":"event","type":%q,"created":1700000000,"number":%d,"variant":%d,"data":{"filler":"`,
