@@ -50,6 +50,10 @@ func (c *Config) fill() {
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		label(t.SigningSecrets)
+		for name, v := range t.Headers {
+			v.ID = name
+			t.Headers[name] = v
+		}
 		orDefault(&t.Timeout, 30*time.Second)
 		orDefault(&t.Initial, time.Second)
 		orDefault(&t.Max, time.Hour)
@@ -169,7 +173,7 @@ func (c *checker) store() {
 	s, n := &c.cfg.Store, c.cfg.tree.or("store")
 	switch s.Driver {
 	case driverBadger:
-		if !s.DSN.Empty() {
+		if !s.DSN.Value.Empty() {
 			c.rep.at(n.or("dsn"), "dsn means nothing to the badger driver", "remove it")
 		}
 	case driverPostgres:

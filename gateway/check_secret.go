@@ -15,7 +15,8 @@ const minSecret = 16
 // secret it would be a secret that everyone can read in the file.
 var referenceLike = regexp.MustCompile(`^(\$?\{?(env|file|secret|vault|cred):|\$[A-Za-z_{])`)
 
-// secrets checks a list of secrets and returns those that are set.
+// secrets checks a list of secrets and returns those that are set; the others
+// are the caller's to report.
 func (c *checker) secrets(list []SecretConfig, n *node, shared bool) []verify.Secret {
 	var out []verify.Secret
 	seen := map[string]bool{}
@@ -29,7 +30,6 @@ func (c *checker) secrets(list []SecretConfig, n *node, shared bool) []verify.Se
 		}
 		seen[s.ID] = true
 		if s.unset {
-			c.rep.add(at, !c.strict, shown(at)+" is not set", "set it, or remove it from the list")
 			continue
 		}
 		if c.secret(at, s.Value, shared) {

@@ -228,21 +228,32 @@ func (c *checker) sourceVerifier(s *SourceConfig, n *node, row verify.Row) {
 	switch {
 	case !v.Offline():
 		s.verifier = v
+		c.unset(s, n, "the other secrets are used without it")
 	case given == 0:
 		c.rep.at(n.or("provider"), "this source has nothing to verify with", `write secrets = ["${env:NAME}"]; unsigned traffic needs provider = "none"`)
 	default:
-		s.offline = "no secret is set"
-		c.unsetSecrets(s, n)
+		s.offline = "none of its secrets is set"
+		c.unset(s, n, "until then source "+strconv.Quote(s.Name)+" is offline and answers 503; set it")
 	}
 }
 
-// unsetSecrets says loudly that a source is offline.
-func (c *checker) unsetSecrets(s *SourceConfig, n *node) {
-	at := n.or("secrets")
-	if n.get("secrets") == nil {
-		at = n.or("public_keys")
+// unset says loudly which secrets are not there, and what that means.
+func (c *checker) unset(s *SourceConfig, n *node, remedy string) {
+	for _, l := range []struct {
+		key  string
+		list []SecretConfig
+	}{{"secrets", s.Secrets}, {"public_keys", s.PublicKeys}} {
+		for i, sec := range l.list {
+			if !sec.unset {
+				continue
+			}
+			at := n.get(l.key).item(i)
+			if v := at.get("value"); v != nil {
+				at = v
+			}
+			c.rep.add(at, !c.strict, shown(at)+" is not set", remedy)
+		}
 	}
-	c.rep.add(at, !c.strict, "source "+strconv.Quote(s.Name)+" is offline: none of its secrets is set", "until then it answers 503; set one")
 }
 
 // each is the parts of a joined error.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/onceward/onceward/forward"
 )
 
 // targets checks every target.
@@ -28,9 +30,18 @@ func (c *checker) targets() {
 		c.targetURL(t, n)
 		c.targetHeaders(t, n)
 		c.targetSchedule(t, n)
-		c.secrets(t.SigningSecrets, n.get("signing_secrets"), true)
+		c.signing(t, n.get("signing_secrets"))
 		if t.Name != "" && !used[t.Name] {
 			c.rep.warn(n.or("name"), "no source sends to target "+strconv.Quote(t.Name), "name it in the targets of a source, or remove it")
+		}
+	}
+}
+
+// signing checks the secrets a target's attempts are signed with.
+func (c *checker) signing(t *TargetConfig, n *node) {
+	for i, s := range c.secrets(t.SigningSecrets, n, true) {
+		if _, err := forward.ParseSigningSecret(s.Value.Reveal()); err != nil {
+			c.rep.at(n.item(i), err.Error(), `want one as Standard Webhooks writes it: "whsec_" and base64`)
 		}
 	}
 }
@@ -108,9 +119,9 @@ func (c *checker) targetHeaders(t *TargetConfig, n *node) {
 			c.rep.at(at, "is not a header name", "want letters, digits and -")
 		case strings.HasPrefix(lower, "onceward-") || strings.HasPrefix(lower, "webhook-") || slices.Contains(ownHeaders, lower):
 			c.rep.at(at, "this header is set by the gateway", "remove it")
-		case !httpguts.ValidHeaderFieldValue(value.Reveal()):
+		case !httpguts.ValidHeaderFieldValue(value.Value.Reveal()):
 			c.rep.at(at, "the value holds a control character", "a header is one line")
-		case !at.expanded && referenceLike.MatchString(value.Reveal()):
+		case !at.expanded && referenceLike.MatchString(value.Value.Reveal()):
 			c.rep.at(at, "the value looks like a reference but would be sent as it stands", "write ${env:NAME} or ${file:path}")
 		}
 	}

@@ -18,20 +18,20 @@ type Config struct {
 	Listen string `toml:"listen"`
 	// TrustedProxies are the networks whose forwarded headers are believed.
 	// Default none.
-	TrustedProxies []Prefix `toml:"trusted_proxies"`
+	TrustedProxies []Prefix `toml:"trusted_proxies,omitzero"`
 	// Drain bounds how long a stop waits for requests and attempts in flight.
 	// Default 20s, at most 1h.
-	Drain Duration `toml:"drain"`
+	Drain Duration `toml:"drain,omitzero"`
 	// ReadinessDelay is how long /readyz answers 503 before the listener
 	// closes. Default 0, at most 5m.
-	ReadinessDelay Duration `toml:"readiness_delay"`
+	ReadinessDelay Duration `toml:"readiness_delay,omitzero"`
 
 	Admin     AdminConfig     `toml:"admin"`
 	Store     StoreConfig     `toml:"store"`
 	Retention RetentionConfig `toml:"retention"`
 	Log       LogConfig       `toml:"log"`
-	Sources   []SourceConfig  `toml:"source"`
-	Targets   []TargetConfig  `toml:"target"`
+	Sources   []SourceConfig  `toml:"source,omitempty"`
+	Targets   []TargetConfig  `toml:"target,omitempty"`
 
 	file string // as given to Parse; names the file in faults of later stages
 	dir  string // relative paths start here
@@ -45,31 +45,31 @@ type AdminConfig struct {
 	Listen string `toml:"listen"`
 	// TokenFile holds the bearer token; it is made at the first start. Default
 	// admin.token inside the store's directory. Not reloadable.
-	TokenFile string `toml:"token_file"`
+	TokenFile string `toml:"token_file,omitzero"`
 	// Hosts are further names under which the listener may be called; the
 	// loopback names and the listen address always may.
-	Hosts []string `toml:"hosts"`
+	Hosts []string `toml:"hosts,omitzero"`
 }
 
 // StoreConfig says where the ledger is.
 type StoreConfig struct {
 	// Driver is the engine. Default "badger". Not reloadable.
-	Driver string `toml:"driver"`
+	Driver string `toml:"driver,omitzero"`
 	// Path is the ledger's directory, made with mode 0700 when it is missing.
 	// Relative paths start at the config file's directory. Default "data". Not
 	// reloadable. Losing it loses every claim, event and open delivery.
-	Path string `toml:"path"`
+	Path string `toml:"path,omitzero"`
 	// DSN names a database; for engines that have one.
-	DSN verify.SecretString `toml:"dsn"`
+	DSN SecretConfig `toml:"dsn,omitzero"`
 	// MemoryLimit bounds the Go heap and the ledger's caches together. Default
 	// "512MiB", at least "64MiB". Not reloadable.
-	MemoryLimit Size `toml:"memory_limit"`
+	MemoryLimit Size `toml:"memory_limit,omitzero"`
 	// Reserve is the free disk space below which intake answers 503. Default
 	// 0: the engine chooses by the size of the disk. Not reloadable.
-	Reserve Size `toml:"reserve"`
+	Reserve Size `toml:"reserve,omitzero"`
 	// Ballast is disk space held back so that a full disk can still be
 	// cleaned. Default 0: the engine chooses. Not reloadable.
-	Ballast Size `toml:"ballast"`
+	Ballast Size `toml:"ballast,omitzero"`
 }
 
 // RetentionConfig is how long the parts of an event are kept; zero fields
@@ -78,19 +78,19 @@ type StoreConfig struct {
 type RetentionConfig struct {
 	// Body is for the bytes. Default "30d". Without them an event can't be
 	// replayed.
-	Body Duration `toml:"body"`
+	Body Duration `toml:"body,omitzero"`
 	// Meta is for events, deliveries and the index of IDs. Default "400d".
-	Meta Duration `toml:"meta"`
+	Meta Duration `toml:"meta,omitzero"`
 	// Audit is for attempts and audit records. Default "400d".
-	Audit Duration `toml:"audit"`
+	Audit Duration `toml:"audit,omitzero"`
 }
 
 // LogConfig is what goes to standard error.
 type LogConfig struct {
 	// Level is "debug", "info" (the default), "warn" or "error".
-	Level string `toml:"level"`
+	Level string `toml:"level,omitzero"`
 	// Format is "text", "json" or "auto" (the default: text on a terminal).
-	Format string `toml:"format"`
+	Format string `toml:"format,omitzero"`
 }
 
 // SourceConfig is one inbound path.
@@ -100,51 +100,51 @@ type SourceConfig struct {
 	// Provider names a row of the provider table. Required.
 	Provider string `toml:"provider"`
 	// Auth picks a mode of the row. Default: the row's safest.
-	Auth string `toml:"auth"`
+	Auth string `toml:"auth,omitzero"`
 	// Secrets are shared secrets; any may match. A source with an unset
 	// reference among them, and no other, is offline: it answers 503.
-	Secrets []SecretConfig `toml:"secrets"`
+	Secrets []SecretConfig `toml:"secrets,omitzero"`
 	// PublicKeys are the keys of modes that sign with a private key.
-	PublicKeys []SecretConfig `toml:"public_keys"`
+	PublicKeys []SecretConfig `toml:"public_keys,omitzero"`
 	// PublicURL is the URL the provider was given, for those that sign it.
 	// Default: made of forwarded headers of a trusted proxy, else of Host.
-	PublicURL string `toml:"public_url"`
+	PublicURL string `toml:"public_url,omitzero"`
 	// Path is where it listens. Default "/in/" and the name.
-	Path string `toml:"path"`
+	Path string `toml:"path,omitzero"`
 	// Targets get every event.
-	Targets []string `toml:"targets"`
+	Targets []string `toml:"targets,omitzero"`
 	// Routes add targets by event type; an event has one delivery per target.
-	Routes []RouteConfig `toml:"route"`
+	Routes []RouteConfig `toml:"route,omitzero"`
 	// Window is how long an event ID is remembered. Default: the row's.
-	Window Duration `toml:"window"`
+	Window Duration `toml:"window,omitzero"`
 	// AllowShortWindow takes a window shorter than the provider's resends.
-	AllowShortWindow bool `toml:"allow_short_window"`
+	AllowShortWindow bool `toml:"allow_short_window,omitzero"`
 	// OnConflict is "ack", "deliver" or "reject". Default: the row's.
-	OnConflict string `toml:"on_conflict"`
+	OnConflict string `toml:"on_conflict,omitzero"`
 	// NoID is "body-hash", "deliver" or "refuse". Default: the row's.
-	NoID string `toml:"no_id"`
+	NoID string `toml:"no_id,omitzero"`
 	// Guard is "off", "flag" or "drop". Default: the row's.
-	Guard string `toml:"guard"`
+	Guard string `toml:"guard,omitzero"`
 	// Key is the template of the idempotency key sent to targets, of {source},
 	// {caller}, {id}, {hash} and {ref}. Default "{source}:{id}".
-	Key string `toml:"key"`
+	Key string `toml:"key,omitzero"`
 	// Batch is "split" (the default) or "keep".
-	Batch string `toml:"batch"`
+	Batch string `toml:"batch,omitzero"`
 	// MaxElements bounds a batch. Default and most 1000.
-	MaxElements int `toml:"max_elements"`
+	MaxElements int `toml:"max_elements,omitzero"`
 	// BodyLimit is the largest body. Default: the row's, else "1MiB". At most
 	// "64MiB".
-	BodyLimit Size `toml:"body_limit"`
+	BodyLimit Size `toml:"body_limit,omitzero"`
 	// Tolerance is how far a signed timestamp may be off. Default: the row's.
-	Tolerance Duration `toml:"tolerance"`
+	Tolerance Duration `toml:"tolerance,omitzero"`
 	// Options are the settings of the row, by its names.
-	Options map[string]string `toml:"options"`
+	Options map[string]string `toml:"options,omitzero"`
 	// AcceptUnconfirmed takes a row with facts that nobody has confirmed.
-	AcceptUnconfirmed bool `toml:"accept_unconfirmed"`
+	AcceptUnconfirmed bool `toml:"accept_unconfirmed,omitzero"`
 	// Formerly are old names of this source; their claims hold for it.
-	Formerly []string `toml:"formerly"`
+	Formerly []string `toml:"formerly,omitzero"`
 	// Retention replaces the general one, field by field.
-	Retention RetentionConfig `toml:"retention"`
+	Retention RetentionConfig `toml:"retention,omitzero"`
 
 	offline  string           // why it has no verifier; "" when it has one
 	verifier *verify.Verifier // nil when offline or faulty
@@ -154,7 +154,7 @@ type SourceConfig struct {
 type RouteConfig struct {
 	Target string `toml:"target"`
 	// Types are exact or globs with *. Default: all.
-	Types []string `toml:"types"`
+	Types []string `toml:"types,omitzero"`
 }
 
 // TargetConfig is one internal URL that events are forwarded to.
@@ -162,41 +162,41 @@ type TargetConfig struct {
 	// Name is its identity, [a-z0-9][a-z0-9_-]{0,62}. Required.
 	Name string `toml:"name"`
 	// URL is http or https, without user and fragment. Required.
-	URL string `toml:"url"`
+	URL string `toml:"url,omitzero"`
 	// Timeout bounds one attempt. Default "30s", 100ms to 10m.
-	Timeout Duration `toml:"timeout"`
+	Timeout Duration `toml:"timeout,omitzero"`
 	// Concurrency is how many attempts run at once. Default 16, at most 1024.
-	Concurrency int `toml:"concurrency"`
+	Concurrency int `toml:"concurrency,omitzero"`
 	// Headers are added to every attempt.
-	Headers map[string]verify.SecretString `toml:"headers"`
+	Headers map[string]SecretConfig `toml:"headers,omitzero"`
 	// SigningSecrets sign each attempt after Standard Webhooks; several while
 	// rotating.
-	SigningSecrets []SecretConfig `toml:"signing_secrets"`
+	SigningSecrets []SecretConfig `toml:"signing_secrets,omitzero"`
 	// Initial, Factor and Max shape the pause between attempts. Defaults
 	// "1s", 2, "1h".
-	Initial Duration `toml:"initial"`
-	Factor  float64  `toml:"factor"`
-	Max     Duration `toml:"max"`
+	Initial Duration `toml:"initial,omitzero"`
+	Factor  float64  `toml:"factor,omitzero"`
+	Max     Duration `toml:"max,omitzero"`
 	// GiveUpAfter is when a delivery is dead. Default "72h", 1s to 90d.
-	GiveUpAfter Duration `toml:"give_up_after"`
+	GiveUpAfter Duration `toml:"give_up_after,omitzero"`
 	// RetryOn and DeadOn override what a status means.
-	RetryOn []int `toml:"retry_on"`
-	DeadOn  []int `toml:"dead_on"`
+	RetryOn []int `toml:"retry_on,omitzero"`
+	DeadOn  []int `toml:"dead_on,omitzero"`
 	// Allow narrows the addresses the name may resolve to. Default: all but
 	// link-local, metadata, unspecified and multicast, which are never called.
-	Allow []Prefix `toml:"allow"`
+	Allow []Prefix `toml:"allow,omitzero"`
 	// Formerly are old names of this target; their deliveries go to it.
-	Formerly []string `toml:"formerly"`
+	Formerly []string `toml:"formerly,omitzero"`
 }
 
 // SecretConfig is one secret: in TOML a string, or a table of id, value,
 // caller, not_before and not_after. It prints as [redacted:label].
 type SecretConfig struct {
-	ID        string              `toml:"id"` // default: its position, from 1
-	Value     verify.SecretString `toml:"value"`
-	Caller    string              `toml:"caller"`
-	NotBefore time.Time           `toml:"not_before"`
-	NotAfter  time.Time           `toml:"not_after"`
+	ID        string              `toml:"id,omitzero"` // default: its position, from 1
+	Value     verify.SecretString `toml:"value,omitzero"`
+	Caller    string              `toml:"caller,omitzero"`
+	NotBefore time.Time           `toml:"not_before,omitzero"`
+	NotAfter  time.Time           `toml:"not_after,omitzero"`
 
 	unset bool // its reference names something that is not there
 }

@@ -86,6 +86,7 @@ func (d *decoder) want(n *node, k kind) bool {
 		return true
 	}
 	d.rep.at(n, "is "+n.kind.String(), "want "+k.String())
+	n.bad = true
 	return false
 }
 
@@ -94,7 +95,7 @@ func (d *decoder) table(n *node, v reflect.Value) {
 	fields := map[string]reflect.Value{}
 	var names []string
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Tag.Get("toml"); name != "" {
+		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("toml"), ","); name != "" {
 			fields[name] = v.Field(i)
 			names = append(names, name)
 		}
@@ -124,6 +125,7 @@ func (d *decoder) table(n *node, v reflect.Value) {
 func (d *decoder) text(n *node, v reflect.Value) {
 	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.text)); err != nil {
 		d.rep.at(n, shown(n)+" is not valid", err.Error())
+		n.bad = true
 	}
 }
 
@@ -166,6 +168,9 @@ func (d *decoder) time(n *node, v reflect.Value) {
 
 // shown is a value as it may be shown: quoted, or the reference it came from.
 func shown(n *node) string {
+	if len(n.unset) > 0 {
+		return n.set
+	}
 	if n.expanded {
 		return n.set + " (expanded)"
 	}

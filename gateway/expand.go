@@ -94,6 +94,7 @@ func (x *expander) resolve(n *node, ref string) (string, bool) {
 		return x.readFile(n, name)
 	}
 	x.rep.at(n, "unknown reference ${"+ref+"}", "want ${env:NAME}, ${env:NAME:-default} or ${file:path}; write $${ for a literal ${")
+	n.bad = true
 	return "", true
 }
 

@@ -84,6 +84,9 @@ func (r *report) at(n *node, problem, remedy string) { r.add(n, false, problem, 
 func (r *report) warn(n *node, problem, remedy string) { r.add(n, true, problem, remedy) }
 
 func (r *report) add(n *node, warning bool, problem, remedy string) {
+	if n != nil && n.bad {
+		return
+	}
 	f := Fault{File: r.file, Problem: problem, Remedy: remedy, Warning: warning}
 	if n != nil {
 		f.Line, f.Column, f.Key = n.line, n.column, n.path

@@ -26,6 +26,7 @@ type node struct {
 
 	set      string   // of an expanded string: the text with its references
 	expanded bool     // the text holds something that is not in the file
+	bad      bool     // what it is was reported; what it says means nothing
 	unset    []string // references to what is not there
 }
 
@@ -135,7 +136,7 @@ func newTable(path string) *node {
 	return &node{kind: kindTable, path: path, table: map[string]*node{}}
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}
@@ -151,7 +152,7 @@ func (t *treeParser) open(root *node, e *unstable.Node, array bool) *node {
 		next := at.table[name]
 		last := it.IsLast()
 		if next == nil {
-			next = newTable(join(at.path, name))
+			next = newTable(joinPath(at.path, name))
 			if last && array {
 				next.kind, next.table = kindArray, nil
 			}
@@ -184,14 +185,14 @@ func (t *treeParser) entry(at *node, e *unstable.Node) {
 		if !it.IsLast() {
 			next := at.table[name]
 			if next == nil {
-				next = newTable(join(at.path, name))
+				next = newTable(joinPath(at.path, name))
 				t.place(next, int(k.Raw.Offset))
 				at.put(name, next)
 			}
 			at = next
 			continue
 		}
-		v := t.value(e.Value(), join(at.path, name))
+		v := t.value(e.Value(), joinPath(at.path, name))
 		v.key = &node{path: v.path}
 		t.place(v.key, int(k.Raw.Offset))
 		if v.line == 0 {

@@ -11,8 +11,6 @@ import (
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
-
-	"github.com/onceward/onceward/verify"
 )
 
 // Print writes the effective configuration as TOML: with defaults filled in
@@ -60,10 +58,6 @@ func (c *Config) redacted() *Config {
 	for i := range out.Targets {
 		if u := c.tree.get("target").item(i).get("url"); u != nil && u.expanded {
 			out.Targets[i].URL = "[redacted:url]"
-		}
-		out.Targets[i].Headers = maps.Clone(out.Targets[i].Headers)
-		for name := range out.Targets[i].Headers {
-			out.Targets[i].Headers[name] = verify.NewSecretString("")
 		}
 	}
 	return &out
