@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/onceward/onceward/admin"
+)
+
+// A status fits one screen of 80 by 24: that many sources and targets are
+// shown, those in trouble first.
+const (
+	statusRows = 7
+	nameWidth  = 18
+)
+
+func (a *app) statusCmd() *cobra.Command {
+	return leaf("status", "Show on one screen how the gateway is", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		return a.call(func(c *admin.Client) error {
+			s, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			return a.show(s, func(w io.Writer) error { return writeStatus(w, s, a.paletteFor(w)) })
+		})
+	})
+}
+
+func writeStatus(w io.Writer, s admin.Status, p palette) error {
+	state := p.green("ready")
+	if !s.Ready {
+		state = p.red("NOT READY: " + clip(escape(s.Problem), 40))
+	}
+	fmt.Fprintf(w, "onceward %s, up %s, %s\n", clip(escape(s.Build.Version), 20), short(s.Now.Sub(s.StartedAt)), state)
+	fmt.Fprintf(w, "ledger   %s\n\n", ledgerLine(s.Ledger))
+	slices.SortStableFunc(s.Sources, func(x, y admin.Source) int { return order(x.Offline != "", y.Offline != "") })
+	if err := more(w, sourceTable(s.Now, s.Sources), "sources"); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	slices.SortStableFunc(s.Targets, func(x, y admin.Target) int { return order(ailing(x), ailing(y)) })
+	return more(w, targetTable(s.Now, s.Targets), "targets")
+}
+
+func ledgerLine(l admin.Ledger) string {
+	s := fmt.Sprintf("%s, %s, %s free", plural(int(l.Events), "event"), size(l.SizeBytes), size(l.FreeBytes))
+	switch {
+	case l.ReadOnly:
+		s += fmt.Sprintf("; INTAKE REFUSED: below the reserve of %s", size(l.Reserve))
+	case l.Rebuilding:
+		s += "; reading the schedule back"
+	case l.ClockHold:
+		s += "; expiry on hold: the clock ran ahead"
+	}
+	return s
+}
+
+// order puts those in trouble first.
+func order(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return -1
+	}
+	return 1
+}
+
+// ailing reports whether a target needs a look.
+func ailing(t admin.Target) bool { return t.Missing || t.Failures > 0 || t.Dead > 0 }
+
+// more prints the first rows of a table and says how many are left.
+func more(w io.Writer, t *table, noun string) error {
+	left := len(t.rows) - statusRows
+	if left > 0 {
+		t.rows = t.rows[:statusRows]
+	}
+	if err := t.write(w); err != nil {
+		return err
+	}
+	if left > 0 {
+		fmt.Fprintf(w, "… and %d more: onceward %s\n", left, noun)
+	}
+	return nil
+}
+
+func sourceTable(now time.Time, sources []admin.Source) *table {
+	t := &table{head: []string{"SOURCE", "PROVIDER", "LAST EVENT", "ACCEPTED", "REPEATS", "REFUSED"}}
+	for _, s := range sources {
+		last := ago(now, s.LastAccepted)
+		if s.Offline != "" {
+			last = "OFFLINE"
+		}
+		t.add(clip(s.Name, nameWidth), clip(s.Provider, nameWidth), last, count(s.Counts, "accepted"), count(s.Counts, "repeat"), count(s.Counts, "refused"))
+	}
+	return t
+}
+
+func count(counts map[string]uint64, outcome string) string { return fmt.Sprint(counts[outcome]) }
+
+func targetTable(now time.Time, targets []admin.Target) *table {
+	t := &table{head: []string{"TARGET", "OPEN", "OLDEST", "DEAD", "LAST SUCCESS", "LAST FAILURE", "FAILING"}}
+	for _, tgt := range targets {
+		oldest := "-"
+		if tgt.Pending+tgt.Leased > 0 {
+			oldest = short(seconds(tgt.OldestAge))
+		}
+		failing := "-"
+		switch {
+		case tgt.Missing:
+			failing = "MISSING"
+		case tgt.Failures > 0:
+			failing = fmt.Sprintf("%d×", tgt.Failures)
+		}
+		t.add(clip(tgt.Name, nameWidth), fmt.Sprint(tgt.Pending+tgt.Leased), oldest, fmt.Sprint(tgt.Dead),
+			ago(now, tgt.LastSuccess), ago(now, tgt.LastFailure), failing)
+	}
+	return t
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+const healthHelp = `
+Asks the gateway whether it takes and forwards events. Ends with 0 when it
+does, 1 when it does not and 8 when it cannot be reached: fit for a container's
+health check.`
+
+func (a *app) healthCmd() *cobra.Command {
+	return leaf("health", "Probe the gateway", healthHelp, cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		return a.call(func(c *admin.Client) error {
+			h, err := c.Health(ctx)
+			if err != nil {
+				return err
+			}
+			if err := a.show(h, func(w io.Writer) error { return writeHealth(w, h) }); err != nil {
+				return err
+			}
+			if !h.OK {
+				return fail(exitFailed, "the gateway is not well")
+			}
+			return nil
+		})
+	})
+}
+
+func writeHealth(w io.Writer, h admin.Health) error {
+	t := table{}
+	for _, p := range h.Probes {
+		state := "ok"
+		if !p.OK {
+			state = "FAILED"
+		}
+		t.add(p.Name, state, p.Detail)
+	}
+	return t.write(w)
+}
+
+func (a *app) sourcesCmd() *cobra.Command {
+	return leaf("sources", "List the sources", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		return a.call(func(c *admin.Client) error {
+			items, err := c.Sources(ctx)
+			if err != nil {
+				return err
+			}
+			now := a.now()
+			return whole(a, items, []string{"SOURCE", "PROVIDER", "PATH", "LAST EVENT", "ACCEPTED", "REPEATS", "CONFLICTS", "REFUSED", "STATE"},
+				func(s admin.Source) []string {
+					state := "online"
+					if s.Offline != "" {
+						state = "offline: " + s.Offline
+					}
+					return []string{s.Name, s.Provider, s.Path, ago(now, s.LastAccepted), count(s.Counts, "accepted"), count(s.Counts, "repeat"),
+						count(s.Counts, "conflict"), count(s.Counts, "refused"), state}
+				})
+		})
+	})
+}
+
+func (a *app) targetsCmd() *cobra.Command {
+	return leaf("targets", "List the targets", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		return a.call(func(c *admin.Client) error {
+			items, err := c.Targets(ctx)
+			if err != nil {
+				return err
+			}
+			t := targetTable(a.now(), items)
+			i := -1
+			return whole(a, items, append(t.head, "URL"), func(tgt admin.Target) []string {
+				i++
+				return append(t.rows[i], dash(tgt.URL))
+			})
+		})
+	})
+}
+
+func (a *app) refusalsCmd() *cobra.Command {
+	var f admin.RefusalFilter
+	long := "Lists the latest requests that did not verify, newest first. They leave nothing\nin the ledger: a bounded number is remembered in memory, for each source and\nreason, with their credentials taken out."
+	c := leaf("list", "List refused requests and why", long, cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		return a.call(func(c *admin.Client) error {
+			items, err := c.Refusals(ctx, f)
+			if err != nil {
+				return err
+			}
+			return whole(a, items, []string{"AT", "ID", "SOURCE", "REASON", "FROM", "BYTES", "DETAIL"}, func(r admin.Refusal) []string {
+				return []string{stamp(r.At), r.ID, r.Source, r.Reason, r.Remote, fmt.Sprint(r.BodyBytes), r.Detail}
+			})
+		})
+	})
+	c.Flags().StringVar(&f.Source, "source", "", "only of this source")
+	c.Flags().StringVar(&f.Reason, "reason", "", "only for this reason")
+	c.Flags().StringVar(&f.Since, "since", "", "not older than this: a time (RFC 3339) or an age, as in 24h")
+	c.Flags().IntVar(&f.Limit, "limit", 50, "how many to print, at most 500")
+	return group("refusals", "List what did not verify, and why", c)
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/onceward/onceward/verify"
+)
+
+const verifyHelp = `
+Runs a file of test vectors through the verification of the built-in providers:
+requests byte for byte, each with the answer it must get. Prints one line for
+each vector that is answered otherwise, then how many passed, failed and were
+skipped because there is no such provider. Ends with 0 only when none failed.`
+
+func (a *app) verifyCmd() *cobra.Command {
+	var file string
+	var strict bool
+	c := leaf("verify --vectors FILE", "Check the signature verification against test vectors", verifyHelp, cobra.NoArgs,
+		func(context.Context, []string) error { return a.verifyVectors(file, strict) })
+	c.Flags().StringVar(&file, "vectors", "", "`file` of vectors, - for stdin")
+	c.Flags().BoolVar(&strict, "strict", false, "count skipped vectors as failed")
+	return c
+}
+
+func (a *app) verifyVectors(file string, strict bool) error {
+	if file == "" {
+		return usage("verify: say which file with --vectors")
+	}
+	in := a.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("open vectors: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	report, err := verify.RunVectors(in, verify.VectorOptions{})
+	if err != nil {
+		return fmt.Errorf("vectors %q: %w", file, err)
+	}
+	return a.showReport(report, strict)
+}
+
+func (a *app) showReport(r verify.Report, strict bool) error {
+	for _, line := range r.Mismatches {
+		fmt.Fprintln(a.Stdout, escape(line))
+	}
+	if strict {
+		r.Failed, r.Skipped = r.Failed+r.Skipped, 0
+	}
+	fmt.Fprintf(a.Stdout, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	switch {
+	case r.Failed > 0:
+		return quiet(exitFailed)
+	case r.Passed == 0:
+		return fail(exitNotFound, "no vector was run")
+	}
+	return nil
+}
