@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,7 +94,12 @@ func (a *Admin) listRefusals(c echo.Context) error {
 	if q.Since, err = audit.ParseTime("since", v.Get("since"), a.cfg.Now()); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, Page[Refusal]{Items: a.refusals(q)})
+	out := append([]Refusal{}, a.cfg.Receiver.Refusals(q)...)
+	for i := range out {
+		out[i].Body = ""
+		out[i] = maskRefusal(out[i])
+	}
+	return c.JSON(http.StatusOK, Page[Refusal]{Items: out})
 }
 
 func (a *Admin) getRefusal(c echo.Context) error {
@@ -101,24 +107,26 @@ func (a *Admin) getRefusal(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range a.refusals(RefusalQuery{ID: id, Limit: 1}) {
+	if _, err := only(c.QueryParams()); err != nil {
+		return err
+	}
+	for _, r := range a.cfg.Receiver.Refusals(RefusalQuery{Limit: math.MaxInt}) {
 		if r.ID == id {
-			return c.JSON(http.StatusOK, r)
+			return c.JSON(http.StatusOK, maskRefusal(r))
 		}
 	}
 	return fmt.Errorf("refusal %q: %w: only the latest are remembered", id, dedupe.ErrNotFound)
 }
 
-// refusals masks what the receiver has already stripped of credentials: a
+// maskRefusal masks what the receiver has already stripped of credentials: a
 // request that did not verify may hold them anywhere.
-func (a *Admin) refusals(q RefusalQuery) []Refusal {
-	out := append([]Refusal{}, a.cfg.Receiver.Refusals(q)...)
-	for i := range out {
-		out[i].Query = audit.MaskQuery(out[i].Query)
-		out[i].Header = audit.MaskHeader(out[i].Header)
-		out[i].Body = audit.MaskBody([]byte(out[i].Body))
+func maskRefusal(r Refusal) Refusal {
+	if path, query, ok := strings.Cut(r.Path, "?"); ok {
+		r.Path = path + "?" + audit.MaskQuery(query)
 	}
-	return out
+	r.Header = audit.MaskHeader(r.Header)
+	r.Body = audit.MaskBody([]byte(r.Body))
+	return r
 }
 
 func (a *Admin) status(c echo.Context) error {

@@ -34,9 +34,11 @@ type Source struct {
 	Name         string            `json:"name"`
 	Path         string            `json:"path"`
 	Provider     string            `json:"provider"`
+	Auth         string            `json:"auth,omitempty"`
 	Offline      string            `json:"offline,omitempty"` // why it answers 503; "" when it takes events
 	LastAccepted time.Time         `json:"last_accepted_at,omitzero"`
-	Counts       map[string]uint64 `json:"counts"` // requests by outcome, since start
+	Counts       map[string]uint64 `json:"counts"`  // requests by outcome, since start
+	Refused      map[string]uint64 `json:"refused"` // of those, by reason, where there were any
 }
 
 // Target is the state of one target: configured, or missing with work left.
@@ -61,27 +63,28 @@ type Target struct {
 type RefusalQuery struct {
 	Source string
 	Reason string
-	ID     string
 	Since  time.Time
-	Limit  int // 0 is audit.DefaultLimit
+	Limit  int
 }
 
 // Refusal is a request that did not verify, as far as it is remembered. Its
-// credentials are already replaced; the listener masks once more.
+// credentials are already replaced; the listener masks once more. A list
+// leaves Body out.
 type Refusal struct {
-	ID         string        `json:"id"`
-	At         time.Time     `json:"at"`
-	Source     string        `json:"source"`
-	Reason     string        `json:"reason"`
-	Detail     string        `json:"detail,omitempty"`
-	Remote     string        `json:"remote"`
-	Method     string        `json:"method"`
-	Query      string        `json:"query,omitempty"`
-	Header     []event.Field `json:"header"`
-	BodyBytes  int64         `json:"body_bytes"`
-	BodySHA256 string        `json:"body_sha256,omitempty"`
-	Body       string        `json:"body,omitempty"` // its beginning
-	Skew       float64       `json:"skew_s,omitempty"`
+	ID          string        `json:"id"`
+	At          time.Time     `json:"at"`
+	Source      string        `json:"source"`
+	Reason      string        `json:"reason"`
+	Detail      string        `json:"detail,omitempty"`
+	Remote      string        `json:"remote"`
+	Method      string        `json:"method"`
+	Path        string        `json:"path,omitempty"`
+	Header      []event.Field `json:"header"`
+	BodyBytes   int64         `json:"body_bytes"`
+	BodySHA256  string        `json:"body_sha256,omitempty"`
+	Body        string        `json:"body,omitempty"`         // its beginning
+	BodyOmitted bool          `json:"body_omitted,omitempty"` // not kept, because it may hold a credential
+	Skew        *float64      `json:"skew_s,omitempty"`       // of the request's timestamp, when it had one
 }
 
 // Fault is one thing wrong with a configuration.

@@ -52,12 +52,19 @@ func Credential(name string) bool {
 func MaskHeader(in []event.Field) []event.Field {
 	out := make([]event.Field, len(in))
 	for i, f := range in {
-		if Credential(f.Name) {
+		if Credential(f.Name) && !lengthOnly(f.Value) {
 			f.Value = Masked
 		}
 		out[i] = f
 	}
 	return out
+}
+
+// lengthOnly reports whether a value was already replaced by its length, as
+// in refusals.
+func lengthOnly(v string) bool {
+	digits, ok := strings.CutSuffix(strings.TrimPrefix(v, "["), " bytes]")
+	return ok && len(digits) < len(v)-len(" bytes]") && strings.Trim(digits, "0123456789") == ""
 }
 
 // MaskQuery returns a raw query or form body with the values of credentials

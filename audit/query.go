@@ -46,8 +46,8 @@ const (
 type Args struct {
 	Source string `json:"source,omitempty"`
 	Type   string `json:"type,omitempty"`   // exact, or a glob with *
-	Status string `json:"status,omitempty"` // of the event; not for deliveries
-	State  string `json:"state,omitempty"`  // of the delivery; only for deliveries
+	Status string `json:"status,omitempty"` // of the event
+	State  string `json:"state,omitempty"`  // of the delivery; not for a list of events
 	Target string `json:"target,omitempty"`
 	ID     string `json:"id,omitempty"` // the provider's event ID, exact
 	From   string `json:"from,omitempty"`
@@ -169,11 +169,8 @@ func (a Args) Query(kind Kind, now time.Time) (Query, error) {
 }
 
 func (a Args) states(kind Kind, f *dedupe.Filter) error {
-	switch {
-	case a.State != "" && kind != KindDeliveries:
+	if a.State != "" && kind == KindEvents {
 		return invalid("state selects deliveries: events have a status (%s)", statuses())
-	case a.Status != "" && kind == KindDeliveries:
-		return invalid("status selects events: deliveries have a state (pending, leased, delivered, dead, cancelled)")
 	}
 	if _, ok := event.ParseState(a.State); a.State != "" && !ok {
 		return invalid("state %q: want pending, leased, delivered, dead or cancelled", a.State)
