@@ -181,7 +181,7 @@ func play(t *testing.T, breaks string, n int) Evidence {
 	done := make(chan error, 1)
 	go func() { done <- sender.Run(sending) }()
 	sender.Up(gateway.URL)
-	if err := poll(ctx, 1e6, func() (bool, error) { return sender.log.len() >= n, nil }); err != nil {
+	if err := poll(ctx, ms, func() (bool, error) { return sender.log.len() >= n, nil }); err != nil {
 		t.Fatal(err)
 	}
 	enough()
@@ -259,7 +259,7 @@ func TestUnansweredIsSentAgain(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	s.Up(gateway.URL)
-	err := poll(ctx, 1e6, func() (bool, error) {
+	err := poll(ctx, ms, func() (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return got[lostOne.ID()], nil
