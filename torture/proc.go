@@ -39,7 +39,9 @@ type Layout struct {
 	Data string // the ledger's directory; may be on the file system that fails
 }
 
-// NewProc writes the config file of a gateway with these sources, all of
+func (l Layout) secretFile(s Source) string { return filepath.Join(l.Dir, s.Name+".secret") }
+
+// NewProc writes the config and the secret files of a gateway with these sources, all of
 // whose targets are at targetAddr. It starts nothing.
 func NewProc(binary string, at Layout, sources []Source, targetAddr string) (*Proc, error) {
 	ports, err := freePorts(2)
@@ -50,9 +52,14 @@ func NewProc(binary string, at Layout, sources []Source, targetAddr string) (*Pr
 		Binary: binary, Config: filepath.Join(at.Dir, "config.toml"), Log: filepath.Join(at.Dir, "gateway.log"),
 		Public: ports[0], Admin: ports[1],
 	}
-	text := configText(p, at, sources, targetAddr)
-	if err := os.WriteFile(p.Config, []byte(text), 0o600); err != nil {
-		return nil, fmt.Errorf("write config: %w", err)
+	files := map[string]string{p.Config: configText(p, at, sources, targetAddr)}
+	for _, s := range sources {
+		files[at.secretFile(s)] = s.Secret
+	}
+	for path, text := range files {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return nil, fmt.Errorf("write config: %w", err)
+		}
 	}
 	return p, nil
 }
@@ -67,7 +74,7 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 	named := map[string]bool{}
 	for _, s := range sources {
 		fmt.Fprintf(&b, "[[source]]\nname = %q\nprovider = %q\nsecrets = [%q]\non_conflict = %q\ntargets = [%s]\n",
-			s.Name, s.Provider, s.Secret, s.OnConflict, quoted(s.Targets))
+			s.Name, s.Provider, "${file:"+at.secretFile(s)+"}", s.OnConflict, quoted(s.Targets))
 		for _, t := range s.Targets {
 			named[t] = true
 		}
