@@ -30,6 +30,11 @@ func (a stripeAuth) verify(x *exchange) Result {
 	if res = a.readTime(x); res.Reason != OK {
 		return res
 	}
+	if len(x.timestamp) > 1 && x.timestamp[0] == '0' {
+		// The library signs the number, not its text: other spellings of it would
+		// pass that Stripe never sends.
+		return refuse(ReasonTimestampMalformed, "the timestamp begins with a zero")
+	}
 	err := errors.New("no secret tried")
 	for i := range a.keys {
 		k := &a.keys[i]
