@@ -1,0 +1,166 @@
+package badgerdb
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// class is a retention policy and the bucket lengths that follow from it.
+// Once made it never changes; another retention is another class.
+type class struct {
+	n    uint8
+	keep dedupe.Retention
+	// bucket lengths in ms
+	meta, body, audit int64
+}
+
+// bucketsPerRetention makes a bucket a 24th of its retention: so much longer
+// than asked data stay at most.
+const bucketsPerRetention = 24
+
+func (db *DB) newClass(n uint8, keep dedupe.Retention) class {
+	length := func(d time.Duration) int64 { return max(d/bucketsPerRetention, db.cfg.MinBucket).Milliseconds() }
+	return class{n: n, keep: keep, meta: length(keep.Meta), body: length(keep.Body), audit: length(keep.Audit)}
+}
+
+func classMetaKey(n uint8) []byte { return metaKey(fmt.Sprintf("class/%03d", n)) }
+
+func (c *class) seal(key []byte) []byte {
+	e := newEnc(48)
+	for _, v := range []int64{c.keep.Body.Milliseconds(), c.keep.Meta.Milliseconds(), c.keep.Audit.Milliseconds(), c.body, c.meta, c.audit} {
+		e.int(v)
+	}
+	return e.seal(key, 0)
+}
+
+func decodeClass(key, val []byte, n uint8) (class, error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return class{}, err
+	}
+	d := &dec{b: payload}
+	ms := func() time.Duration { return time.Duration(d.int()) * time.Millisecond }
+	c := class{n: n, keep: dedupe.Retention{Body: ms(), Meta: ms(), Audit: ms()}, body: d.int(), meta: d.int(), audit: d.int()}
+	if err := d.end(key); err != nil {
+		return class{}, err
+	}
+	if c.body <= 0 || c.meta <= 0 || c.audit <= 0 {
+		return class{}, damaged(key, "bucket length is not positive")
+	}
+	return c, nil
+}
+
+// classFor is the class of a retention, made in txn if it is new. mu is held.
+func (db *DB) classFor(txn *badger.Txn, r dedupe.Retention) (class, error) {
+	if r.Body <= 0 {
+		r.Body = db.cfg.Retention.Body
+	}
+	if r.Meta <= 0 {
+		r.Meta = db.cfg.Retention.Meta
+	}
+	if r.Audit <= 0 {
+		r.Audit = db.cfg.Retention.Audit
+	}
+	all := *db.classes.Load()
+	for _, c := range all {
+		if c.keep == r {
+			return c, nil
+		}
+	}
+	if len(all) > math.MaxUint8 {
+		return class{}, fmt.Errorf("ledger has %d retention classes, no more fit", len(all))
+	}
+	c := db.newClass(uint8(len(all)), r)
+	key := classMetaKey(c.n)
+	if err := txn.Set(key, c.seal(key)); err != nil {
+		return class{}, err
+	}
+	next := append(append([]class(nil), all...), c)
+	db.classes.Store(&next)
+	return c, nil
+}
+
+func (db *DB) class(n uint8) class { return (*db.classes.Load())[n] }
+
+func (c *class) metaT(ref event.Ref) uint32 { return uint32(int64(ref.Milli()) / c.meta) }
+func (c *class) bodyT(ref event.Ref) uint32 { return uint32(int64(ref.Milli()) / c.body) }
+
+// length is the bucket length of a kind in ms.
+func (c *class) length(kind byte) int64 {
+	switch kind {
+	case kindBody:
+		return c.body
+	case kindAttempt:
+		return c.audit
+	}
+	return c.meta
+}
+
+// retention is how long a kind is kept.
+func (c *class) retention(kind byte) time.Duration {
+	switch kind {
+	case kindBody:
+		return c.keep.Body
+	case kindAttempt:
+		return c.keep.Audit
+	}
+	return c.keep.Meta
+}
+
+// cuts are the pruned boundaries: everything below is dropped, or about to be.
+type cuts struct {
+	first   map[[2]byte]uint32 // by kind and class: the first bucket kept
+	claims  uint32             // first claim bucket kept
+	heads   uint64             // first head kept; 0: all
+	headsAt int64              // its ledger ms
+	headT   uint32             // its bucket
+}
+
+func (c *cuts) clone() *cuts {
+	out := *c
+	out.first = make(map[[2]byte]uint32, len(c.first))
+	for k, v := range c.first {
+		out.first[k] = v
+	}
+	return &out
+}
+
+func (c *cuts) of(kind byte, class uint8) uint32 { return c.first[[2]byte{kind, class}] }
+
+var cutsKey = metaKey("cuts")
+
+func (c *cuts) seal() []byte {
+	e := newEnc(64)
+	e.uint(uint64(len(c.first)))
+	for k, v := range c.first {
+		e.raw(k[:])
+		e.uint(uint64(v))
+	}
+	e.uint(uint64(c.claims))
+	e.uint(c.heads)
+	e.int(c.headsAt)
+	e.uint(uint64(c.headT))
+	return e.seal(cutsKey, 0)
+}
+
+func decodeCuts(val []byte) (*cuts, error) {
+	payload, err := unseal(cutsKey, val)
+	if err != nil {
+		return nil, err
+	}
+	d := &dec{b: payload}
+	c := &cuts{first: map[[2]byte]uint32{}}
+	for range d.count() {
+		var k [2]byte
+		d.raw(k[:])
+		c.first[k] = uint32(d.uint())
+	}
+	c.claims, c.heads, c.headsAt, c.headT = uint32(d.uint()), d.uint(), d.int(), uint32(d.uint())
+	return c, d.end(cutsKey)
+}

@@ -1,0 +1,539 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+const (
+	// chunkSize is how a body is cut; each chunk is one value.
+	chunkSize = 512 << 10
+	// aheadSize is the body size from which chunks go ahead of the batch in
+	// synced transactions of their own.
+	aheadSize = 1 << 20
+	// lowEvery is how often the mark below which nothing is open is computed.
+	lowEvery = 2 * time.Second
+)
+
+// Commit writes one batch; see dedupe.Committer.
+func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
+	if err := db.disk.room(ctx, sleep); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.writable(); err != nil {
+		return err
+	}
+	refused := db.disk.admit()
+	c := db.begin()
+	for _, req := range b.Requests {
+		if req.Err = refused; refused != nil {
+			continue
+		}
+		if err := c.request(req); err != nil {
+			return db.fail(err)
+		}
+	}
+	for _, r := range b.Results {
+		if err := c.result(r); err != nil {
+			return db.fail(err)
+		}
+	}
+	if err := c.commit(); err != nil {
+		return db.fail(err)
+	}
+	return nil
+}
+
+// fail marks the ledger unusable: after a failed write or sync nobody can say
+// what is on disk, and syncing again may lie. mu is held.
+func (db *DB) fail(err error) error {
+	if db.failed == nil {
+		db.failed = fmt.Errorf("%w: %w", dedupe.ErrFatal, err)
+		db.log.Error("ledger write failed, nothing more is written until it is reopened", "error", err)
+	}
+	return db.failed
+}
+
+// commit is a transaction being put together. db.mu is held throughout.
+type commit struct {
+	db   *DB
+	txn  *badger.Txn
+	now  time.Time
+	head head
+	sum  summer
+	size int64
+	seq  uint16 // of attempts in this transaction
+
+	claims  map[dedupe.Key]dedupe.Claim
+	staged  []dedupe.Claim // of the request being decided
+	events  map[event.Ref]*event.Event
+	tallies map[event.Ref]*pendingTally
+
+	opened  []opened
+	hot     []dedupe.Loaded
+	settled []settled
+	after   []func()
+}
+
+type opened struct {
+	target string
+	entry  dedupe.Entry
+}
+
+type settled struct {
+	lease dedupe.Lease
+	state event.State
+	next  dedupe.Entry
+}
+
+type pendingTally struct {
+	key []byte
+	tally
+}
+
+func (db *DB) begin() *commit {
+	c := &commit{db: db}
+	c.reset()
+	return c
+}
+
+func (c *commit) reset() {
+	*c = commit{
+		db: c.db, txn: c.db.kv.NewTransaction(true), now: c.db.clock.now(),
+		claims: map[dedupe.Key]dedupe.Claim{}, events: map[event.Ref]*event.Event{},
+		tallies: map[event.Ref]*pendingTally{},
+	}
+	c.head = head{no: c.db.head.no + 1, prev: c.db.head.hash, writer: c.db.writer, at: c.now.UnixMilli(),
+		events: c.db.events, low: c.db.head.low, lowKnown: c.db.head.lowKnown}
+}
+
+func (c *commit) set(key, val []byte) error {
+	c.size += int64(len(key)+len(val)) + 64
+	return c.txn.Set(key, val)
+}
+
+// request decides and writes one request, whole.
+func (c *commit) request(req *dedupe.Request) error {
+	decisions, err := c.decide(req)
+	if errors.Is(err, dedupe.ErrDamaged) {
+		// Reading a claim failed: to call the event new could be a lie.
+		c.db.metrics.damage.Inc()
+		c.db.log.Error("claim can't be read, request refused", "source", req.Items[0].Event.Source, "error", err)
+		req.Err = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	need := c.estimate(req, decisions)
+	if need > c.db.maxBatch {
+		req.Err = fmt.Errorf("%w: about %d bytes, at most %d", dedupe.ErrTooLarge, need, c.db.maxBatch)
+		return nil
+	}
+	if c.size+need > c.db.maxBatch {
+		if err := c.commit(); err != nil {
+			return err
+		}
+		c.reset()
+		// What was decided stands: no other writer came between.
+	}
+	return c.write(req, decisions)
+}
+
+// decide asks dedupe.Decide for every item, each seeing the claims of those
+// before it.
+func (c *commit) decide(req *dedupe.Request) ([]dedupe.Decision, error) {
+	c.staged = c.staged[:0]
+	out := make([]dedupe.Decision, len(req.Items))
+	last := c.db.lastRef
+	for i := range req.Items {
+		ref := last.Next(uint64(c.now.UnixMilli()))
+		d, err := dedupe.Decide(&req.Items[i], req.Batch, ref, c.now, c.findClaim)
+		if err != nil {
+			return nil, err
+		}
+		if d.Verdict == dedupe.New {
+			last = ref
+		}
+		c.staged = append(c.staged, d.Claims...)
+		out[i] = d
+	}
+	return out, nil
+}
+
+func (c *commit) findClaim(k dedupe.Key) (dedupe.Claim, bool, error) {
+	for _, cl := range c.staged {
+		if cl.Key == k {
+			return cl, true, nil
+		}
+	}
+	if cl, ok := c.claims[k]; ok {
+		return cl, true, nil
+	}
+	// The newest bucket first: an older claim of the same key has expired.
+	for i := len(c.db.claims) - 1; i >= 0; i-- {
+		key := claimKey(c.db.claims[i], k)
+		val, err := get(c.txn, key)
+		if errors.Is(err, dedupe.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return dedupe.Claim{}, false, err
+		}
+		cl, err := decodeClaim(key, val)
+		if err != nil {
+			return cl, false, err
+		}
+		if c.now.Before(cl.Expires) {
+			return cl, true, nil
+		}
+		open, err := c.db.open(c.txn, cl.Ref)
+		return cl, open, err
+	}
+	return dedupe.Claim{}, false, nil
+}
+
+// estimate is what writing the request takes, with margin.
+func (c *commit) estimate(req *dedupe.Request, ds []dedupe.Decision) int64 {
+	n := int64(0)
+	if len(req.Body) <= aheadSize {
+		n += int64(len(req.Body))
+	}
+	for i := range ds {
+		ev := &ds[i].Event
+		n += 1024 + int64(2*len(ev.ID)+len(ev.Query)+len(ev.Key)+len(ev.Answer.Body)+len(ev.Path)+len(ev.Type))
+		for _, h := range ev.Header {
+			n += int64(len(h.Name) + len(h.Value) + 4)
+		}
+		for _, t := range ev.Targets {
+			n += int64(len(t) + 2)
+		}
+	}
+	return n
+}
+
+func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
+	req.Outcomes = make([]dedupe.Outcome, len(ds))
+	cl, err := c.db.classFor(c.txn, req.Retention)
+	if err != nil {
+		return err
+	}
+	var bodyRef event.Ref
+	for i := range ds {
+		d := &ds[i]
+		if d.Verdict != dedupe.New {
+			if req.Outcomes[i], err = c.seen(&req.Items[i], d); err != nil {
+				return err
+			}
+			continue
+		}
+		if bodyRef.IsZero() {
+			bodyRef = d.Event.Ref
+			if err := c.body(cl, bodyRef, req.Body); err != nil {
+				return err
+			}
+		}
+		d.Event.Body.Request = bodyRef
+		d.Event.Answer = req.Answer
+		if err := c.accept(cl, d, req.Body); err != nil {
+			return err
+		}
+		req.Outcomes[i] = dedupe.Outcome{Verdict: dedupe.New, Ref: d.Event.Ref, ID: d.Event.ID, Flags: d.Event.Flags}
+		if !d.First.Ref.IsZero() { // a conflict that is delivered is counted on the first
+			if err := c.count(d.First.Ref, dedupe.Differs, d.Event.ReceivedAt); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// body writes a request's bytes: with the batch, or ahead of it.
+func (c *commit) body(cl class, ref event.Ref, body []byte) error {
+	t := cl.bodyT(ref)
+	if len(body) > aheadSize {
+		return c.bodyAhead(cl, ref, body)
+	}
+	for i := 0; i*chunkSize < len(body); i++ {
+		key := bodyKey(cl.n, t, ref, uint16(i))
+		if err := c.set(key, sealBody(key, chunk(body, i))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func chunk(body []byte, i int) []byte {
+	return body[i*chunkSize : min(len(body), (i+1)*chunkSize)]
+}
+
+// bodyAhead writes chunks as synced transactions. They mean nothing until the
+// batch with the event is committed.
+func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
+	t := cl.bodyT(ref)
+	txn := c.db.kv.NewTransaction(true)
+	defer func() { txn.Discard() }()
+	room := c.db.maxBatch
+	for i := 0; i*chunkSize < len(body); i++ {
+		key := bodyKey(cl.n, t, ref, uint16(i))
+		val := sealBody(key, chunk(body, i))
+		if room -= int64(len(val)); room < 0 {
+			if err := txn.Commit(); err != nil {
+				return err
+			}
+			txn, room = c.db.kv.NewTransaction(true), c.db.maxBatch-int64(len(val))
+		}
+		if err := txn.Set(key, val); err != nil {
+			return err
+		}
+	}
+	return txn.Commit()
+}
+
+// accept writes a new event, its index entry and its claims, and notes its
+// deliveries.
+func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
+	ev := d.Event
+	t := cl.metaT(ev.Ref)
+	key := eventKey(cl.n, t, subEvent, ev.Ref)
+	e := newEnc(640)
+	encodeEvent(e, c.head.no, &ev)
+	val := e.seal(key, 0)
+	if err := c.set(key, val); err != nil {
+		return err
+	}
+	c.sum.add(key, val)
+	if ev.ID != "" {
+		key := append(indexPrefix(cl.n, t, ev.Source, ev.ID), ev.Ref[:]...)
+		if err := c.set(key, newEnc(0).seal(key, 0)); err != nil {
+			return err
+		}
+	}
+	for i := range d.Claims {
+		if err := c.claim(d.Claims[i]); err != nil {
+			return err
+		}
+	}
+	if c.head.count == 0 {
+		c.head.first = ev.Ref
+	}
+	c.head.last = ev.Ref
+	c.head.count++
+	c.head.events++
+	c.db.lastRef = ev.Ref
+	c.events[ev.Ref] = &ev
+	for _, name := range ev.Targets {
+		entry := dedupe.EntryOf(firstDelivery(ev.Ref, name))
+		entry.Class = cl.n
+		c.opened = append(c.opened, opened{name, entry})
+	}
+	if len(ev.Targets) > 0 {
+		c.hot = append(c.hot, dedupe.Loaded{Event: &ev, Body: slice(body, ev.Body)})
+	}
+	return nil
+}
+
+// slice is an event's part of a body.
+func slice(body []byte, s event.Slice) []byte {
+	return body[s.Offset : s.Offset+s.Length : s.Offset+s.Length]
+}
+
+// farLimit is how long after its window a claim is left to Badger's own
+// collection, should its bucket never be dropped. Badger compares with the
+// wall clock, so it must be far.
+const farLimit = 400 * 24 * time.Hour
+
+func (c *commit) claim(cl dedupe.Claim) error {
+	p := uint32(cl.Expires.UnixMilli() / c.db.cfg.ClaimBucket.Milliseconds())
+	key := claimKey(p, cl.Key)
+	val := sealClaim(key, &cl)
+	c.size += int64(len(key)+len(val)) + 64
+	base := c.now
+	if wall := c.db.cfg.Now(); wall.After(base) {
+		base = wall
+	}
+	entry := badger.NewEntry(key, val)
+	entry.ExpiresAt = uint64(base.Add(cl.Window + farLimit).Unix())
+	if err := c.txn.SetEntry(entry); err != nil {
+		return err
+	}
+	c.claims[cl.Key] = cl
+	c.db.noteClaimBucket(p)
+	return nil
+}
+
+// noteClaimBucket keeps the list of buckets that look-ups probe. mu is held.
+func (db *DB) noteClaimBucket(p uint32) {
+	i := len(db.claims)
+	for i > 0 && db.claims[i-1] > p {
+		i--
+	}
+	if i > 0 && db.claims[i-1] == p {
+		return
+	}
+	db.claims = append(db.claims, 0)
+	copy(db.claims[i+1:], db.claims[i:])
+	db.claims[i] = p
+}
+
+// seen answers an item that an earlier event stands for.
+func (c *commit) seen(it *dedupe.Item, d *dedupe.Decision) (dedupe.Outcome, error) {
+	out := dedupe.Outcome{Verdict: d.Verdict, Ref: d.First.Ref, ID: it.Event.ID}
+	first, ok := c.events[d.First.Ref]
+	if !ok {
+		ev, _, err := c.db.find(c.txn, d.First.Ref)
+		switch {
+		case err == nil:
+			first = &ev
+		case errors.Is(err, dedupe.ErrDamaged):
+			// The claim is good, so the answer is: seen. Say that its event is not.
+			c.db.metrics.damage.Inc()
+			c.db.log.Error("event of a claim is damaged", "ref", d.First.Ref.String(), "error", err)
+		case !errors.Is(err, dedupe.ErrNotFound):
+			return out, err
+		}
+	}
+	if first != nil {
+		out.ID, out.Answer = first.ID, first.Answer
+	}
+	return out, c.count(d.First.Ref, d.Verdict, it.Event.ReceivedAt)
+}
+
+// count adds to an event's tally. An event that retention took has none.
+func (c *commit) count(ref event.Ref, v dedupe.Verdict, at time.Time) error {
+	p := c.tallies[ref]
+	if p == nil {
+		key, err := c.tallyKey(ref)
+		if errors.Is(err, dedupe.ErrNotFound) || errors.Is(err, dedupe.ErrDamaged) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t, err := readTally(c.txn, key)
+		if err != nil && !errors.Is(err, dedupe.ErrDamaged) {
+			return err
+		}
+		p = &pendingTally{key: key, tally: t}
+		c.tallies[ref] = p
+		c.size += 128
+	}
+	switch v {
+	case dedupe.Repeat, dedupe.Replayed:
+		p.Repeats++
+	case dedupe.Differs, dedupe.Rejected:
+		p.Conflicts++
+	}
+	p.LastAt = at
+	return nil
+}
+
+func (c *commit) tallyKey(ref event.Ref) ([]byte, error) {
+	_, at, err := c.db.find(c.txn, ref)
+	if err != nil {
+		return nil, err
+	}
+	return eventKey(at.class.n, at.t, subTally, ref), nil
+}
+
+// commit writes tallies and head, syncs, and only then tells the schedule.
+func (c *commit) commit() error {
+	for _, t := range c.tallies {
+		if err := c.set(t.key, t.seal(t.key)); err != nil {
+			return err
+		}
+	}
+	if c.size == 0 {
+		c.txn.Discard()
+		c.settle()
+		return nil
+	}
+	c.low()
+	c.head.parts = c.sum.sums()
+	key := headKey(c.db.headT(c.head.at), c.head.no)
+	if err := c.txn.Set(key, c.head.seal(key)); err != nil {
+		return err
+	}
+	if err := c.txn.Commit(); err != nil {
+		return err
+	}
+	c.apply()
+	return nil
+}
+
+// noteHeadBucket keeps the index of head buckets. mu is held.
+func (db *DB) noteHeadBucket() {
+	t := db.headT(db.head.at)
+	all := *db.headIndex.Load()
+	if n := len(all); n > 0 && all[n-1].t == t {
+		return
+	}
+	next := append(append([]headBucket(nil), all...), headBucket{t, db.head.no})
+	db.headIndex.Store(&next)
+}
+
+// low renews the mark from which a restart looks for open deliveries.
+func (c *commit) low() {
+	db := c.db
+	select {
+	case <-db.rebuilt:
+	default:
+		return // the old mark holds until everything is scheduled
+	}
+	if c.now.Sub(db.lowAt) < lowEvery {
+		return
+	}
+	db.lowAt = c.now
+	low, whole := db.sched.Low()
+	if !whole {
+		return
+	}
+	if low.IsZero() {
+		low = db.lastRef.Next(0)
+		if c.head.count > 0 {
+			low = c.head.first
+		}
+	}
+	for _, o := range c.opened {
+		if o.entry.Ref.Compare(low) < 0 {
+			low = o.entry.Ref
+		}
+	}
+	c.head.low, c.head.lowKnown = low, true
+}
+
+func (c *commit) apply() {
+	db := c.db
+	db.head, db.events = c.head, c.head.events
+	db.noteHeadBucket()
+	for _, l := range c.hot {
+		db.hot.put(l.Event, l.Body)
+	}
+	c.settle()
+	for _, o := range c.opened {
+		db.sched.Add(o.target, o.entry)
+	}
+	for _, f := range c.after {
+		f()
+	}
+	select {
+	case db.committed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *commit) settle() {
+	for _, s := range c.settled {
+		c.db.sched.Settle(s.lease, s.state, s.next)
+		c.db.hot.settled(s.lease.Delivery.Event)
+	}
+}

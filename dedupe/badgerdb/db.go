@@ -1,0 +1,218 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// Config opens a ledger. Only Dir must be set.
+type Config struct {
+	Dir  string // the data directory; made with mode 0700
+	Log  *slog.Logger
+	Now  func() time.Time // wall clock; default time.Now
+	Rand func() uint64    // for a new ledger's writer ID; default crypto/rand
+
+	// Retention is the default of requests that bring none. Zero fields:
+	// bodies 30 d, metadata and audit 400 d.
+	Retention dedupe.Retention
+	// MinBucket is the shortest time bucket. Default 1 h.
+	MinBucket time.Duration
+	// ClaimBucket is the length of the expiry buckets of claims in a new
+	// ledger. Default 8 d.
+	ClaimBucket time.Duration
+
+	// Reserve is the free disk space below which intake is refused. 0 is
+	// max(1 GiB, 5 % of the disk, 4 × all memtables).
+	Reserve int64
+	// Ballast is the size of a really allocated file that is given back when
+	// the disk is full at start. 0 is min(256 MiB, 1 % of the disk), negative
+	// none.
+	Ballast int64
+	// MaxSize is the size of the ledger, by allocated blocks, from which on
+	// intake is refused. 0 is no limit.
+	MaxSize int64
+	// MemTable is the size of a memtable; there are up to 4. Default 32 MiB.
+	MemTable int64
+	// HotBytes bounds the bodies kept from commit to first attempt. Default
+	// 32 MiB.
+	HotBytes int64
+	// ScheduleCap is the number of open deliveries per target in memory.
+	// Default dedupe.DefaultScheduleCap.
+	ScheduleCap int
+	// ScanBudget is the number of records one page of a listing looks at.
+	// Default 20,000.
+	ScanBudget int
+
+	Registerer prometheus.Registerer // default none
+}
+
+func (c *Config) fill() {
+	def := func(p *int64, v int64) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	dur := func(p *time.Duration, v time.Duration) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	const day = 24 * time.Hour
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	dur(&c.Retention.Body, 30*day)
+	dur(&c.Retention.Meta, 400*day)
+	dur(&c.Retention.Audit, 400*day)
+	dur(&c.MinBucket, time.Hour)
+	dur(&c.ClaimBucket, 8*day)
+	def(&c.MemTable, 32<<20)
+	def(&c.HotBytes, 32<<20)
+	if c.ScanBudget <= 0 {
+		c.ScanBudget = 20_000
+	}
+}
+
+// numMemtables is how many memtables may wait for their flush.
+const numMemtables = 3
+
+// DB is an open ledger. It satisfies dedupe.Ledger.
+type DB struct {
+	cfg      Config
+	log      *slog.Logger
+	kv       *badger.DB
+	clock    clock
+	sched    *dedupe.Schedule
+	hot      *hotCache
+	disk     *diskGuard
+	high     *highWater
+	writer   uint64 // 60-bit writer ID of new refs
+	maxBatch int64  // bytes of one transaction, with margin
+
+	// mu is held by whoever writes: a commit, a drop, upkeep.
+	mu      sync.Mutex
+	head    head // newest batch
+	lastRef event.Ref
+	events  uint64
+	claims  []uint32 // live claim buckets, ascending
+	failed  error    // after it nothing is written any more
+	closed  bool
+
+	classes atomic.Pointer[[]class] // copy on write, under mu
+	cuts    atomic.Pointer[cuts]    // copy on write, under mu
+	// headIndex finds a head's bucket by its number; copy on write, under mu.
+	headIndex atomic.Pointer[[]headBucket]
+
+	startLow, startLast event.Ref // what rebuild reads: the open deliveries of earlier runs
+
+	lowAt     time.Time     // ledger time of the last mark, under mu
+	committed chan struct{} // tells Run that there is a head to mark
+	rebuilt   chan struct{} // closed when the schedule is whole
+	holdUntil time.Time     // ledger time until which nothing is dropped
+	metrics   *metrics
+}
+
+var _ dedupe.Ledger = (*DB)(nil)
+
+// Now is the ledger clock.
+func (db *DB) Now() time.Time { return db.clock.now() }
+
+// Lease takes due deliveries; see dedupe.Dispatch. While the schedule is
+// rebuilt it holds what has been read so far.
+func (db *DB) Lease(_ context.Context, target string, n int, ttl time.Duration) ([]dedupe.Lease, time.Time, error) {
+	leases, next := db.sched.Lease(target, n, ttl)
+	return leases, next, nil
+}
+
+// Release gives leases back.
+func (db *DB) Release(_ context.Context, leases ...dedupe.Lease) error {
+	for _, l := range leases {
+		db.sched.Release(l)
+	}
+	return nil
+}
+
+// Extend prolongs a lease.
+func (db *DB) Extend(_ context.Context, l dedupe.Lease, ttl time.Duration) (bool, error) {
+	return db.sched.Extend(l, ttl), nil
+}
+
+// Wake hints that deliveries of target may be due.
+func (db *DB) Wake(target string) <-chan struct{} { return db.sched.Wake(target) }
+
+// Targets lists the names with open deliveries.
+func (db *DB) Targets() []string { return db.sched.Targets() }
+
+// Rebuilt is closed when every open delivery of the last run is scheduled.
+func (db *DB) Rebuilt() <-chan struct{} { return db.rebuilt }
+
+// Health is nil while the ledger takes events.
+func (db *DB) Health(context.Context) error {
+	db.mu.Lock()
+	failed, closed := db.failed, db.closed
+	db.mu.Unlock()
+	switch {
+	case closed:
+		return dedupe.ErrClosed
+	case failed != nil:
+		return failed
+	case db.disk.low():
+		return dedupe.ErrDiskLow
+	}
+	return nil
+}
+
+// Stats is a snapshot.
+func (db *DB) Stats(context.Context) (dedupe.Stats, error) {
+	db.mu.Lock()
+	st := dedupe.Stats{Events: db.events, LastRef: db.lastRef, Batches: db.head.no, ReadOnly: db.failed != nil}
+	db.mu.Unlock()
+	st.Targets = db.sched.Stats()
+	st.SizeBytes, st.FreeBytes, st.Reserve = db.disk.size(), db.disk.free(), db.disk.reserve
+	st.ReadOnly = st.ReadOnly || db.disk.low()
+	st.ClockHold = db.clock.now().Before(db.holdUntil)
+	select {
+	case <-db.rebuilt:
+	default:
+		st.Rebuilding = true
+	}
+	return st, nil
+}
+
+// Close flushes and releases the ledger; leases end with it. It must not be
+// called while Run runs.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil
+	}
+	db.closed = true
+	var errs []error
+	if db.failed == nil {
+		errs = append(errs, db.high.write(db.head.no, db.head.hash))
+	}
+	errs = append(errs, db.kv.Close(), db.high.close())
+	return errors.Join(errs...)
+}
+
+// writable is nil while batches may be written. mu is held.
+func (db *DB) writable() error {
+	if db.closed {
+		return dedupe.ErrClosed
+	}
+	return db.failed
+}

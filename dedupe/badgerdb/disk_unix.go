@@ -1,0 +1,5 @@
+package badgerdb
+
+import "syscall"
+
+type unixStat = syscall.Stat_t

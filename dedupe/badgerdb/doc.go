@@ -1,0 +1,54 @@
+// Package badgerdb is the embedded ledger: one process, one directory, no
+// server. It is the only home of Badger.
+//
+// Invariants:
+//
+//   - One writer at a time: commits, drops and upkeep hold the same lock, so
+//     no commit is in flight while a bucket is dropped.
+//   - Every commit is one Badger transaction with SyncWrites: what Commit
+//     returned is on disk.
+//   - Every record carries a version, and a checksum over its key and payload.
+//     A record that fails it is dedupe.ErrDamaged, never absent.
+//   - Every batch writes a head that names the one before it by hash. A file
+//     beside the ledger, synced within 100 ms off the acknowledgement path,
+//     remembers the newest head: a ledger that ends before it is damaged.
+//   - Space comes back by dropping whole time buckets, never by TTL alone.
+//   - Badger's compression is off, because a flipped bit in a compressed
+//     table reads as absence; bodies are compressed inside the value.
+//
+// # Directory
+//
+//	ledger/     Badger's files
+//	highwater   number and hash of the newest head known to be on disk
+//	ballast     space to give back when the disk is full
+//
+// # Keys
+//
+// All numbers are big-endian. C is a retention class (1 byte), T a bucket
+// number (4 bytes): ledger milliseconds of the ref divided by the bucket
+// length of the class, which is fixed when the class is made.
+//
+//	m <name>                               format, writer, class/<C>, cut/<kind><C>, ...
+//	h <T> <number 8>                       head of a batch; T by the audit length of class 0
+//	d <P 4> <claim key 32>                 claim; P = expiry divided by the claim bucket length
+//	e <C> <T> e <ref 16>                   event
+//	e <C> <T> c <ref 16>                   event carried from a dropped bucket because it was open
+//	e <C> <T> i <hash 16> <ref 16>         index: source and event ID to ref
+//	e <C> <T> s <ref 16> <target>          state of a delivery (absent: pending, never attempted)
+//	e <C> <T> r <ref 16>                   tally of repeats and conflicts
+//	e <C> <T> f <target> 00 <ref 16>       dead delivery
+//	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref
+//	a <C> <T> <ref 16> <target> 00 <gen 2> <batch 8> <n 2>   attempt
+//	c <ref 16>                             where a carried event and its body stand now
+//
+// # Values
+//
+//	version 1 | flags 1 | crc32c 4 over key, flags and payload | payload
+//
+// Flag 1 says the payload is s2-compressed (bodies only). Numbers in payloads
+// are varints, strings and byte strings carry their length before them. Of the
+// records that never change (event, attempt) the payload begins with the
+// number of the batch that wrote them; heads hold, per bucket, their count and
+// the SHA-256 of their keys and values in key order. Bodies, claims and state
+// change or are carried, so heads don't cover them.
+package badgerdb

@@ -1,0 +1,493 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// Expire drops the buckets whose retention has passed and the claims whose
+// window has, whole, after carrying out of them what is still open. It runs
+// under the writer's lock: intake waits, normally well under a second.
+func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
+	select {
+	case <-db.rebuilt:
+	default:
+		return dedupe.Expired{Held: true}, nil // what is open is not known yet
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	out := dedupe.Expired{}
+	if err := db.writable(); err != nil {
+		return out, err
+	}
+	now := db.clock.now()
+	if now.Before(db.holdUntil) {
+		db.metrics.expire.WithLabelValues("held").Inc()
+		return dedupe.Expired{Held: true}, nil
+	}
+	x := &expiry{db: db, ctx: ctx, now: now.UnixMilli(), next: db.cuts.Load().clone(), out: &out, dead: map[string]int64{}}
+	before := db.disk.measure()
+	err := x.run()
+	if after := db.disk.measure(); after < before {
+		out.Bytes = before - after
+	}
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	db.metrics.expire.WithLabelValues(result).Inc()
+	return out, err
+}
+
+// expiry is one run. db.mu is held throughout.
+type expiry struct {
+	db    *DB
+	ctx   context.Context
+	now   int64
+	next  *cuts // the boundaries after it
+	drops [][]byte
+	out   *dedupe.Expired
+	dead  map[string]int64 // dead letters that go, less those carried
+
+	txn  *badger.Txn
+	size int64
+}
+
+func (x *expiry) run() error {
+	x.txn = x.db.kv.NewTransaction(true)
+	defer func() { x.txn.Discard() }()
+	if err := x.plan(); err != nil {
+		return err
+	}
+	if len(x.drops) == 0 {
+		return nil
+	}
+	if err := x.carryOpen(); err != nil {
+		return fmt.Errorf("carry open events: %w", err)
+	}
+	if err := x.set(cutsKey, x.next.seal()); err != nil {
+		return err
+	}
+	if err := x.txn.Commit(); err != nil {
+		return x.db.fail(err)
+	}
+	x.db.cuts.Store(x.next)
+	x.forget()
+	return x.db.drop(x.drops)
+}
+
+// plan finds what is droppable and sets the new boundaries.
+func (x *expiry) plan() error {
+	db := x.db
+	var keepHeads time.Duration
+	for _, c := range *db.classes.Load() {
+		keepHeads = max(keepHeads, c.keep.Audit, c.keep.Meta)
+		for _, kind := range []byte{kindBody, kindEvent, kindAttempt} {
+			cut := uint32(max(0, (x.now-c.retention(kind).Milliseconds())/c.length(kind)))
+			k := [2]byte{kind, c.n}
+			if cut <= x.next.first[k] {
+				continue
+			}
+			for _, t := range buckets(x.txn, kind, c.n, 0, cut-1) {
+				x.drops = append(x.drops, bucketPrefix(kind, c.n, t))
+				x.out.Buckets++
+				if err := x.countDead(kind, c, t); err != nil {
+					return err
+				}
+			}
+			x.next.first[k] = cut
+		}
+	}
+	if err := x.planClaims(); err != nil {
+		return err
+	}
+	return x.planHeads(keepHeads)
+}
+
+// countDead notes the dead letters of a bucket that goes.
+func (x *expiry) countDead(kind byte, c class, t uint32) error {
+	if kind != kindEvent {
+		return nil
+	}
+	return eachDead(x.txn, c, t, "", func(target string, _ event.Ref) bool {
+		x.dead[target]++
+		return true
+	})
+}
+
+// planClaims carries the claims of open events out of buckets that ended.
+func (x *expiry) planClaims() error {
+	db := x.db
+	cut := uint32(x.now / db.cfg.ClaimBucket.Milliseconds())
+	if cut <= x.next.claims {
+		return nil
+	}
+	low, whole := db.sched.Low()
+	for _, p := range db.claims {
+		if p >= cut {
+			break
+		}
+		if !whole || !low.IsZero() {
+			if err := x.carryClaims(p, low, whole); err != nil {
+				return err
+			}
+		}
+		x.drops = append(x.drops, claimPrefix(p))
+		x.out.Buckets++
+	}
+	x.next.claims = cut
+	return nil
+}
+
+func (x *expiry) carryClaims(p uint32, low event.Ref, whole bool) error {
+	opt := badger.DefaultIteratorOptions
+	opt.Prefix = claimPrefix(p)
+	read := x.db.kv.NewTransaction(false)
+	defer read.Discard()
+	it := read.NewIterator(opt)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		key := it.Item().KeyCopy(nil)
+		val, err := it.Item().ValueCopy(nil)
+		if err != nil {
+			return engineErr(key, err)
+		}
+		c, err := decodeClaim(key, val)
+		if err != nil {
+			return err
+		}
+		if whole && c.Ref.Compare(low) < 0 {
+			continue
+		}
+		open, err := x.db.open(read, c.Ref)
+		if err != nil {
+			return err
+		}
+		if !open {
+			continue
+		}
+		// One more bucket length; the next run looks again.
+		c.Expires = time.UnixMilli(x.now).Add(x.db.cfg.ClaimBucket)
+		to := uint32(c.Expires.UnixMilli() / x.db.cfg.ClaimBucket.Milliseconds())
+		key = claimKey(to, c.Key)
+		if err := x.set(key, sealClaim(key, &c)); err != nil {
+			return err
+		}
+		x.db.noteClaimBucket(to)
+		x.out.Claims++
+	}
+	return nil
+}
+
+// planHeads drops the buckets of heads that are older than everything they
+// describe, but never the newest head.
+func (x *expiry) planHeads(keep time.Duration) error {
+	db := x.db
+	all := *db.headIndex.Load()
+	length := db.class(0).audit
+	cut := uint32(max(0, (x.now-keep.Milliseconds())/length))
+	if len(all) == 0 || all[0].t >= cut {
+		return nil
+	}
+	if all[len(all)-1].t < cut {
+		// All are old: a fresh head keeps the chain, the clock and the mark.
+		if err := db.emptyBatch(); err != nil {
+			return err
+		}
+		all = *db.headIndex.Load()
+	}
+	for _, b := range all {
+		if b.t >= cut {
+			x.next.heads, x.next.headT = b.first, b.t
+			x.next.headsAt = int64(b.t) * length
+			break
+		}
+		x.drops = append(x.drops, headPrefix(b.t))
+		x.out.Buckets++
+	}
+	return nil
+}
+
+// emptyBatch writes a head and nothing else.
+func (db *DB) emptyBatch() error {
+	c := db.begin()
+	c.size = 1
+	if err := c.commit(); err != nil {
+		return db.fail(err)
+	}
+	return nil
+}
+
+// carryOpen copies open events, and open events' bodies, out of the buckets
+// that are about to go, and forgets what was carried before and is closed.
+func (x *expiry) carryOpen() error {
+	db := x.db
+	seen := map[event.Ref]bool{}
+	low, whole := db.sched.Low()
+	if whole && low.IsZero() {
+		return x.dropPointers(seen)
+	}
+	if !whole {
+		low = db.head.low
+	}
+	err := db.scanOpen(x.ctx, low, x.lastAffected(), func(o openDelivery) error {
+		if seen[o.entry.Ref] {
+			return nil
+		}
+		seen[o.entry.Ref] = true
+		return x.carry(o.entry.Ref)
+	})
+	if err != nil {
+		return err
+	}
+	return x.dropPointers(seen)
+}
+
+// lastAffected is the newest ref that may stand in a bucket to be dropped.
+func (x *expiry) lastAffected() event.Ref {
+	var ms int64
+	for k, cut := range x.next.first {
+		c := x.db.class(k[1])
+		ms = max(ms, int64(cut)*c.length(k[0]))
+	}
+	return event.NewRef(uint64(ms), 0, 0)
+}
+
+// carry moves one open event's records into today's buckets, where its
+// present ones go.
+func (x *expiry) carry(ref event.Ref) error {
+	db := x.db
+	ev, p, err := db.find(x.txn, ref)
+	if err != nil {
+		return err
+	}
+	c := p.class
+	goes := p.t < x.next.of(kindEvent, c.n)
+	bodyGoes := p.bodyT < x.next.of(kindBody, c.n) && p.bodyT >= db.cuts.Load().of(kindBody, c.n) && ev.Body.Length > 0
+	if !goes && !bodyGoes {
+		return nil
+	}
+	to := carried{class: c.n}
+	if old, err := readCarried(x.txn, ref); err == nil {
+		to = old
+	} else if !errors.Is(err, dedupe.ErrNotFound) {
+		return err
+	}
+	if goes {
+		to.eventT = uint32(x.now / c.meta)
+		if err := x.carryEvent(&ev, p, to.eventT); err != nil {
+			return err
+		}
+	}
+	if bodyGoes {
+		to.bodyT = uint32(x.now / c.body)
+		if err := x.carryBody(&ev, p, to.bodyT); err != nil {
+			return err
+		}
+	}
+	x.out.Carried++
+	key := carriedKey(ref)
+	return x.set(key, sealCarried(key, to))
+}
+
+func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
+	n := p.class.n
+	if _, err := x.move(eventKey(n, p.t, p.sub, ev.Ref), eventKey(n, to, subCarried, ev.Ref)); err != nil {
+		return err
+	}
+	tallyFrom := eventKey(n, p.t, subTally, ev.Ref)
+	t, err := readTally(x.txn, tallyFrom)
+	if err != nil {
+		return err
+	}
+	if _, err := x.move(tallyFrom, eventKey(n, to, subTally, ev.Ref)); err != nil {
+		return err
+	}
+	if ev.ID != "" {
+		key := append(indexPrefix(n, to, ev.Source, ev.ID), ev.Ref[:]...)
+		if err := x.set(key, newEnc(0).seal(key, 0)); err != nil {
+			return err
+		}
+	}
+	for _, name := range append(append([]string(nil), ev.Targets...), t.extra...) {
+		if _, err := x.move(stateKey(n, p.t, ev.Ref, name), stateKey(n, to, ev.Ref, name)); err != nil {
+			return err
+		}
+		dead, err := x.move(deadKey(n, p.t, name, ev.Ref), deadKey(n, to, name, ev.Ref))
+		if err != nil {
+			return err
+		}
+		if dead {
+			x.dead[name]--
+		}
+	}
+	return nil
+}
+
+// move writes what stands under one key under another, false when nothing
+// stands there.
+func (x *expiry) move(from, key []byte) (bool, error) {
+	val, err := get(x.txn, from)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	payload, err := unseal(from, val)
+	if err != nil {
+		return false, err
+	}
+	e := newEnc(len(payload))
+	e.raw(payload)
+	return true, x.set(key, e.seal(key, 0))
+}
+
+// carryBody copies the chunks an event needs.
+func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
+	first := ev.Body.Offset / chunkSize
+	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
+	for i := first; i <= last; i++ {
+		from := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
+		val, err := get(x.txn, from)
+		if err != nil {
+			return err
+		}
+		payload, err := unseal(from, val)
+		if err != nil {
+			return err
+		}
+		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
+		if err := x.set(key, sealBody(key, payload)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropPointers forgets where carried events stood whose records go now.
+func (x *expiry) dropPointers(kept map[event.Ref]bool) error {
+	refs, err := carriedRefs(x.txn)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		c, err := readCarried(x.txn, ref)
+		if err != nil {
+			return err
+		}
+		alive := c.eventT != 0 && c.eventT >= x.next.of(kindEvent, c.class) ||
+			c.bodyT != 0 && c.bodyT >= x.next.of(kindBody, c.class)
+		if kept[ref] || alive {
+			continue
+		}
+		x.size += 64
+		if err := x.txn.Delete(carriedKey(ref)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set adds to the run's transaction and starts another when it is full: what
+// is carried twice is carried once.
+func (x *expiry) set(key, val []byte) error {
+	n := int64(len(key)+len(val)) + 64
+	if x.size+n > x.db.maxBatch {
+		if err := x.txn.Commit(); err != nil {
+			return x.db.fail(err)
+		}
+		x.txn, x.size = x.db.kv.NewTransaction(true), 0
+	}
+	x.size += n
+	return x.txn.Set(key, val)
+}
+
+// forget drops what memory knows of dropped buckets.
+func (x *expiry) forget() {
+	db := x.db
+	for target, n := range x.dead {
+		db.sched.Dead(target, -n)
+	}
+	claims := db.claims[:0:0]
+	for _, p := range db.claims {
+		if p >= x.next.claims {
+			claims = append(claims, p)
+		}
+	}
+	db.claims = claims
+	heads := (*db.headIndex.Load())[:0:0]
+	for _, b := range *db.headIndex.Load() {
+		if b.t >= x.next.headT {
+			heads = append(heads, b)
+		}
+	}
+	db.headIndex.Store(&heads)
+}
+
+// drop drops prefixes and makes sure that they are gone: Badger returns
+// quietly after a compaction that failed. mu is held.
+func (db *DB) drop(prefixes [][]byte) error {
+	for range 3 {
+		if err := db.kv.DropPrefix(prefixes...); err != nil {
+			return db.fail(err)
+		}
+		left := prefixes[:0:0]
+		err := db.kv.View(func(txn *badger.Txn) error {
+			for _, p := range prefixes {
+				opt := badger.DefaultIteratorOptions
+				opt.PrefetchValues, opt.Prefix = false, p
+				it := txn.NewIterator(opt)
+				if it.Rewind(); it.Valid() {
+					left = append(left, p)
+				}
+				it.Close()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		prefixes = left
+	}
+	return fmt.Errorf("retention: %d buckets could not be dropped; they are tried again", len(prefixes))
+}
+
+// dropLeftovers drops what a stop between the new boundaries and the drop
+// left behind.
+func (db *DB) dropLeftovers() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	cut := db.cuts.Load()
+	var left [][]byte
+	err := db.kv.View(func(txn *badger.Txn) error {
+		for k, first := range cut.first {
+			if first == 0 {
+				continue
+			}
+			for _, t := range buckets(txn, k[0], k[1], 0, first-1) {
+				left = append(left, bucketPrefix(k[0], k[1], t))
+			}
+		}
+		for _, p := range db.claims {
+			if p < cut.claims {
+				left = append(left, claimPrefix(p))
+			}
+		}
+		return nil
+	})
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	return db.drop(left)
+}

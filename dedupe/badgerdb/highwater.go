@@ -1,0 +1,110 @@
+package badgerdb
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// highWater is the file that remembers the newest head known to be on disk.
+// It has two slots, written in turn, so that a torn write leaves the other;
+// its size never changes, so that it can be written on a full disk.
+type highWater struct {
+	mu   sync.Mutex
+	f    *os.File
+	turn int64
+	no   uint64
+	hash [32]byte
+}
+
+const (
+	slotSize  = 512 // a sector
+	slotBytes = 8 + 32 + 4
+)
+
+func highWaterPath(dir string) string { return filepath.Join(dir, "highwater") }
+
+// openHighWater opens or makes the file. A file of which no slot can be read
+// is an error: it must not pass for a new ledger's.
+func openHighWater(dir string) (*highWater, error) {
+	f, err := os.OpenFile(highWaterPath(dir), os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return createHighWater(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &highWater{f: f}
+	buf := make([]byte, 2*slotSize)
+	n, _ := f.ReadAt(buf, 0)
+	good := false
+	for i := range int64(2) {
+		if s := buf[i*slotSize:]; int64(n) >= i*slotSize+slotBytes && slotGood(s) {
+			if no := binary.BigEndian.Uint64(s); !good || no > w.no {
+				w.no, w.turn = no, 1-i
+				copy(w.hash[:], s[8:])
+			}
+			good = true
+		}
+	}
+	if !good {
+		return nil, errors.Join(fmt.Errorf("high-water file %q can't be read: neither of its two records verifies", f.Name()), f.Close())
+	}
+	return w, nil
+}
+
+func createHighWater(dir string) (*highWater, error) {
+	f, err := os.OpenFile(highWaterPath(dir), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	w := &highWater{f: f}
+	if _, err := f.WriteAt(make([]byte, 2*slotSize), 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := w.write(0, [32]byte{}); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, syncDir(dir)
+}
+
+func slotGood(s []byte) bool {
+	return binary.BigEndian.Uint32(s[40:]) == crc32.Checksum(s[:40], castagnoli)
+}
+
+// write makes no and its hash the mark, durably. An older mark than the
+// present one is ignored.
+func (w *highWater) write(no uint64, hash [32]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if no < w.no || no == w.no && no != 0 {
+		return nil
+	}
+	var s [slotBytes]byte
+	binary.BigEndian.PutUint64(s[:], no)
+	copy(s[8:], hash[:])
+	binary.BigEndian.PutUint32(s[40:], crc32.Checksum(s[:40], castagnoli))
+	if _, err := w.f.WriteAt(s[:], w.turn*slotSize); err != nil {
+		return fmt.Errorf("write high-water mark: %w", err)
+	}
+	if err := w.f.Sync(); err != nil {
+		return fmt.Errorf("sync high-water mark: %w", err)
+	}
+	w.turn, w.no, w.hash = 1-w.turn, no, hash
+	return nil
+}
+
+func (w *highWater) close() error { return w.f.Close() }
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,30 @@
+package badgerdb
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the engine's own instruments; those of the group commit are in
+// dedupe.
+type metrics struct {
+	expire    *prometheus.CounterVec
+	clockHold prometheus.Counter
+	damage    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		expire: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onceward_store_gc_runs_total", Help: "Runs of retention, by result."}, []string{"result"}),
+		clockHold: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "onceward_clock_jumps_total", Help: "Starts with a clock far ahead of the ledger's mark.",
+			ConstLabels: prometheus.Labels{"direction": "forward"}}),
+		damage: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "onceward_store_damage_total", Help: "Records found missing or failing their checksum."}),
+	}
+	for _, r := range []string{"ok", "held", "error"} {
+		m.expire.WithLabelValues(r)
+	}
+	if reg != nil {
+		reg.MustRegister(m.expire, m.clockHold, m.damage)
+	}
+	return m
+}

@@ -1,0 +1,342 @@
+package badgerdb
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// formatVersion is the layout of doc.go. A ledger of a newer one is refused.
+const formatVersion = 1
+
+// clockHoldAfter is how far ahead of the persisted mark the clock may start
+// before expiry waits, and clockHold for how long: a clock set wrong must not
+// throw the ledger away.
+const (
+	clockHoldAfter = 24 * time.Hour
+	clockHold      = time.Hour
+)
+
+// Open opens the ledger in cfg.Dir, or makes one. It checks that nothing that
+// was known to be on disk is missing. Errors: dedupe.ErrLocked, ErrNewer,
+// ErrDamaged, ErrDiskLow, each with a sentence that says what to do.
+func Open(cfg Config) (*DB, error) {
+	cfg.fill()
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	guard, err := newDiskGuard(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := guard.prepare(cfg.MemTable); err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	fresh := isNew(cfg.Dir)
+	kv, err := openBadger(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{
+		cfg: cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes),
+		maxBatch: kv.MaxBatchSize() * 3 / 4, rebuilt: make(chan struct{}), committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
+	}
+	if err := db.load(fresh); err != nil {
+		errs := []error{err, kv.Close()}
+		if db.high != nil {
+			errs = append(errs, db.high.close())
+		}
+		return nil, errors.Join(errs...)
+	}
+	return db, nil
+}
+
+func ledgerDir(dir string) string { return filepath.Join(dir, "ledger") }
+
+// isNew reports whether no ledger was ever made here.
+func isNew(dir string) bool {
+	_, errKV := os.Stat(filepath.Join(ledgerDir(dir), "MANIFEST"))
+	_, errHW := os.Stat(highWaterPath(dir))
+	return errors.Is(errKV, os.ErrNotExist) && errors.Is(errHW, os.ErrNotExist)
+}
+
+func openBadger(cfg *Config) (*badger.DB, error) {
+	dir := ledgerDir(cfg.Dir)
+	opt := badger.DefaultOptions(dir).
+		WithSyncWrites(syncWrites).
+		WithDetectConflicts(false). // one writer
+		WithNumVersionsToKeep(1).
+		WithMemTableSize(cfg.MemTable).
+		WithNumMemtables(numMemtables).
+		WithNumLevelZeroTables(4).
+		WithNumLevelZeroTablesStall(12).
+		WithBaseTableSize(8 << 20).
+		WithNumCompactors(2).
+		WithValueThreshold(min(1<<20, cfg.MemTable*15/100)).
+		WithValueLogFileSize(64 << 20).
+		WithCompression(options.None).
+		WithChecksumVerificationMode(options.OnTableRead).
+		WithBlockCacheSize(0). // uncompressed blocks are read from the map
+		WithIndexCacheSize(32 << 20).
+		WithCompactL0OnClose(false).
+		WithMetricsEnabled(false). // process-global counters
+		WithLogger(kvLogger{cfg.Log.With("component", "badger")})
+	kv, err := badger.Open(opt)
+	if err == nil {
+		return kv, nil
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "Cannot acquire directory lock"):
+		return nil, fmt.Errorf("%w: %q is held by %s; stop it, or choose another store.path", dedupe.ErrLocked, cfg.Dir, holder(dir))
+	case strings.Contains(text, "unsupported version"):
+		return nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
+	}
+	return nil, fmt.Errorf("open ledger %q: %w: %w; keep the directory as it is and restore a backup, or run `onceward ledger check`",
+		cfg.Dir, dedupe.ErrDamaged, err)
+}
+
+// holder names the process that wrote the lock file.
+func holder(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return "another process"
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return "another process"
+}
+
+// load reads what the ledger says of itself and holds it against the
+// high-water mark.
+func (db *DB) load(fresh bool) error {
+	var err error
+	if fresh {
+		if err := db.create(); err != nil {
+			return fmt.Errorf("make ledger %q: %w", db.cfg.Dir, err)
+		}
+	}
+	if db.high, err = openHighWater(db.cfg.Dir); err != nil {
+		return fmt.Errorf("open ledger %q: %w: %w", db.cfg.Dir, dedupe.ErrDamaged, err)
+	}
+	if err := db.kv.View(db.loadFrom); err != nil {
+		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
+	}
+	if err := db.checkHighWater(); err != nil {
+		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
+	}
+	mark := db.head.time()
+	if db.head.no == 0 {
+		mark = time.Time{}
+	}
+	db.clock.init(db.cfg.Now, mark)
+	if ahead := db.cfg.Now().Sub(mark); !mark.IsZero() && ahead > clockHoldAfter {
+		db.holdUntil = db.clock.now().Add(clockHold)
+		db.log.Warn("clock is far ahead of the ledger: nothing is expired for an hour",
+			"ahead", ahead.Round(time.Second), "mark", mark.UTC(), "until", db.holdUntil.UTC())
+	}
+	db.startLow, db.startLast = db.head.low, db.lastRef
+	db.sched = dedupe.NewSchedule(db.clock.now, db.cfg.ScheduleCap)
+	db.disk.measure()
+	return nil
+}
+
+// create writes the first records of a new ledger.
+func (db *DB) create() error {
+	id := db.cfg.Rand
+	if id == nil {
+		id = randomID
+	}
+	return db.kv.Update(func(txn *badger.Txn) error {
+		first := db.newClass(0, db.cfg.Retention)
+		if err := txn.Set(cutsKey, (&cuts{}).seal()); err != nil {
+			return err
+		}
+		if err := txn.Set(classMetaKey(0), first.seal(classMetaKey(0))); err != nil {
+			return err
+		}
+		e := newEnc(32)
+		e.uint(formatVersion)
+		e.uint(id() & (1<<event.WriterBits - 1))
+		e.int(db.cfg.ClaimBucket.Milliseconds())
+		key := metaKey("format")
+		return txn.Set(key, e.seal(key, 0))
+	})
+}
+
+func randomID() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (db *DB) loadFrom(txn *badger.Txn) error {
+	if err := db.loadFormat(txn); err != nil {
+		return err
+	}
+	val, err := get(txn, cutsKey)
+	if err != nil {
+		return missing(cutsKey, err)
+	}
+	c, err := decodeCuts(val)
+	if err != nil {
+		return err
+	}
+	db.cuts.Store(c)
+	var all []class
+	for n := 0; n <= 255; n++ {
+		key := classMetaKey(uint8(n))
+		val, err := get(txn, key)
+		if errors.Is(err, dedupe.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		cl, err := decodeClass(key, val, uint8(n))
+		if err != nil {
+			return err
+		}
+		all = append(all, cl)
+	}
+	db.classes.Store(&all)
+	index, err := headBuckets(txn, c.headT)
+	if err != nil {
+		return err
+	}
+	db.headIndex.Store(&index)
+	if db.head, err = lastHead(txn); err != nil {
+		return err
+	}
+	db.events = db.head.events
+	db.claims, err = claimBuckets(txn)
+	if err != nil {
+		return err
+	}
+	db.lastRef, err = db.lastGiven(txn)
+	return err
+}
+
+func (db *DB) loadFormat(txn *badger.Txn) error {
+	key := metaKey("format")
+	val, err := get(txn, key)
+	if err != nil {
+		return missing(key, err)
+	}
+	payload, err := unseal(key, val)
+	if err != nil {
+		return err
+	}
+	d := &dec{b: payload}
+	if v := d.uint(); v > formatVersion {
+		return fmt.Errorf("%w: format %d, this program knows %d; use the newer program", dedupe.ErrNewer, v, formatVersion)
+	}
+	db.writer = d.uint()
+	db.cfg.ClaimBucket = time.Duration(d.int()) * time.Millisecond
+	return d.end(key)
+}
+
+// missing says that a record that every ledger has is not there.
+func missing(key []byte, err error) error {
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return damaged(key, "missing; the ledger was emptied or its files were replaced")
+	}
+	return err
+}
+
+func missingHead(no uint64, err error) error {
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return fmt.Errorf("%w: the head of batch %d is missing", dedupe.ErrDamaged, no)
+	}
+	return err
+}
+
+// lastGiven is the newest ref given, from the newest head that gave one.
+func (db *DB) lastGiven(txn *badger.Txn) (event.Ref, error) {
+	start := event.NewRef(0, 0, db.writer)
+	for no := db.head.no; no > 0; no-- {
+		h, err := db.readHead(txn, no)
+		if errors.Is(err, dedupe.ErrNotFound) && no < db.cuts.Load().heads {
+			// Every head that gave a ref is pruned: go on from the clock.
+			return event.NewRef(uint64(db.head.at), 1<<event.CounterBits-1, db.writer), nil
+		}
+		if err != nil {
+			return start, missingHead(no, err)
+		}
+		if h.count > 0 {
+			return h.last, nil
+		}
+		if db.head.no-no > 100_000 {
+			// Heads keep time: no ref of this ledger is later.
+			return event.NewRef(uint64(db.head.at), 1<<event.CounterBits-1, db.writer), nil
+		}
+	}
+	return start, nil
+}
+
+// checkHighWater compares the newest head with the mark beside the ledger.
+func (db *DB) checkHighWater() error {
+	w := db.high
+	if db.head.no < w.no {
+		return fmt.Errorf("%w: batches %d to %d were on disk and are gone, the newest left is %d of %s; "+
+			"keep the directory as it is and restore a backup", dedupe.ErrDamaged, db.head.no+1, w.no, db.head.no,
+			db.head.time().UTC().Format(time.RFC3339))
+	}
+	if w.no == 0 || w.no < db.cuts.Load().heads {
+		return nil
+	}
+	return db.kv.View(func(txn *badger.Txn) error {
+		h, err := db.readHead(txn, w.no)
+		if err != nil {
+			return missingHead(w.no, err)
+		}
+		if h.hash != w.hash {
+			return fmt.Errorf("%w: batch %d is not the one that was written; the high-water file is another ledger's, or history was replaced",
+				dedupe.ErrDamaged, w.no)
+		}
+		return nil
+	})
+}
+
+// get reads a value; absent is ErrNotFound.
+func get(txn *badger.Txn, key []byte) ([]byte, error) {
+	item, err := txn.Get(key)
+	if err == nil {
+		var val []byte
+		if val, err = item.ValueCopy(nil); err == nil {
+			return val, nil
+		}
+	}
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, dedupe.ErrNotFound
+	}
+	return nil, engineErr(key, err)
+}
+
+func engineErr(key []byte, err error) error {
+	return fmt.Errorf("read %s: %w: %w", keyText(key), dedupe.ErrDamaged, err)
+}
+
+// kvLogger hands Badger's messages to slog. Its info lines are debug to us.
+type kvLogger struct{ log *slog.Logger }
+
+func (l kvLogger) Errorf(f string, a ...any)   { l.log.Error(line(f, a)) }
+func (l kvLogger) Warningf(f string, a ...any) { l.log.Warn(line(f, a)) }
+func (l kvLogger) Infof(f string, a ...any)    { l.log.Debug(line(f, a)) }
+func (l kvLogger) Debugf(f string, a ...any)   { l.log.Debug(line(f, a)) }
+
+func line(f string, a []any) string { return strings.TrimSpace(fmt.Sprintf(f, a...)) }

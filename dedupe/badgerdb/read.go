@@ -1,0 +1,385 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// place is where an event's records stand.
+type place struct {
+	class class
+	t     uint32 // of event, state, tally
+	sub   byte   // subEvent, or subCarried
+	bodyT uint32 // of its body; below the cut when that is pruned
+}
+
+// find reads an event and where it stands. ErrNotFound says only that there
+// is no record; absent tells why.
+func (db *DB) find(txn *badger.Txn, ref event.Ref) (event.Event, place, error) {
+	cut := db.cuts.Load()
+	for _, c := range *db.classes.Load() {
+		t := c.metaT(ref)
+		if t < cut.of(kindEvent, c.n) {
+			continue
+		}
+		key := eventKey(c.n, t, subEvent, ref)
+		val, err := get(txn, key)
+		if errors.Is(err, dedupe.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return event.Event{}, place{}, err
+		}
+		ev, _, err := decodeEvent(key, val, ref)
+		p := place{class: c, t: t, sub: subEvent}
+		if err == nil {
+			p.bodyT, err = db.bodyBucket(txn, &ev, c)
+		}
+		return ev, p, err
+	}
+	return db.findCarried(txn, ref)
+}
+
+func (db *DB) findCarried(txn *badger.Txn, ref event.Ref) (event.Event, place, error) {
+	c, err := readCarried(txn, ref)
+	if err != nil {
+		return event.Event{}, place{}, err
+	}
+	if c.eventT == 0 {
+		return event.Event{}, place{}, dedupe.ErrNotFound
+	}
+	p := place{class: db.class(c.class), t: c.eventT, sub: subCarried}
+	key := eventKey(c.class, c.eventT, subCarried, ref)
+	val, err := get(txn, key)
+	if err != nil {
+		return event.Event{}, p, err
+	}
+	ev, _, err := decodeEvent(key, val, ref)
+	if err == nil {
+		p.bodyT, err = db.bodyBucket(txn, &ev, p.class)
+	}
+	return ev, p, err
+}
+
+func readCarried(txn *badger.Txn, ref event.Ref) (carried, error) {
+	key := carriedKey(ref)
+	val, err := get(txn, key)
+	if err != nil {
+		return carried{}, err
+	}
+	return decodeCarried(key, val)
+}
+
+// bodyBucket is the bucket of an event's body: at home, or carried.
+func (db *DB) bodyBucket(txn *badger.Txn, ev *event.Event, c class) (uint32, error) {
+	t := c.bodyT(ev.Body.Request)
+	if t >= db.cuts.Load().of(kindBody, c.n) {
+		return t, nil
+	}
+	at, err := readCarried(txn, ev.Ref)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return t, nil
+	}
+	if at.bodyT != 0 {
+		t = at.bodyT
+	}
+	return t, err
+}
+
+// absent turns the absence of an event's record into its reason: never given,
+// pruned, or damage.
+func (db *DB) absent(txn *badger.Txn, ref event.Ref) error {
+	h, err := db.headOf(txn, ref)
+	if err != nil {
+		return err
+	}
+	cut := db.cuts.Load()
+	for _, p := range h.parts {
+		c := db.class(p.class)
+		if p.kind == kindEvent && c.metaT(ref) < cut.of(kindEvent, p.class) {
+			return dedupe.ErrPruned
+		}
+	}
+	db.metrics.damage.Inc()
+	return fmt.Errorf("%w: event %s was accepted in batch %d and its record is missing", dedupe.ErrDamaged, ref, h.no)
+}
+
+// event is find with absence explained.
+func (db *DB) event(txn *badger.Txn, ref event.Ref) (event.Event, place, error) {
+	ev, p, err := db.find(txn, ref)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		err = db.absent(txn, ref)
+	}
+	if errors.Is(err, dedupe.ErrDamaged) {
+		db.log.Error("ledger record is damaged", "ref", ref.String(), "error", err)
+	}
+	return ev, p, err
+}
+
+// body reads an event's exact bytes and checks them against its hash.
+func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
+	if ev.Body.Length == 0 {
+		return nil, checkBody(ev, nil)
+	}
+	if p.bodyT < db.cuts.Load().of(kindBody, p.class.n) {
+		return nil, fmt.Errorf("body of event %s: %w", ev.Ref, dedupe.ErrPruned)
+	}
+	first := ev.Body.Offset / chunkSize
+	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
+	var out []byte
+	for i := first; i <= last; i++ {
+		key := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
+		val, err := get(txn, key)
+		if errors.Is(err, dedupe.ErrNotFound) {
+			return nil, damaged(key, fmt.Sprintf("chunk %d is missing", i))
+		}
+		if err != nil {
+			return nil, err
+		}
+		chunk, err := unseal(key, val)
+		if err != nil {
+			return nil, err
+		}
+		if first == last {
+			out = chunk
+			break
+		}
+		out = append(out, chunk...)
+	}
+	from := ev.Body.Offset - first*chunkSize
+	if from+ev.Body.Length > int64(len(out)) {
+		return nil, fmt.Errorf("%w: body of event %s is shorter than it was", dedupe.ErrDamaged, ev.Ref)
+	}
+	out = out[from : from+ev.Body.Length]
+	return out, checkBody(ev, out)
+}
+
+func checkBody(ev *event.Event, body []byte) error {
+	if event.HashOf(body) != ev.BodyHash {
+		return fmt.Errorf("%w: body of event %s does not have its hash", dedupe.ErrDamaged, ev.Ref)
+	}
+	return nil
+}
+
+// Load returns event and body, from memory while they are hot.
+func (db *DB) Load(_ context.Context, ref event.Ref) (dedupe.Loaded, error) {
+	if l, ok := db.hot.get(ref); ok {
+		return l, nil
+	}
+	var out dedupe.Loaded
+	err := db.kv.View(func(txn *badger.Txn) error {
+		ev, p, err := db.event(txn, ref)
+		if err != nil {
+			return err
+		}
+		out.Event = &ev
+		out.Body, err = db.body(txn, &ev, p)
+		return err
+	})
+	return out, err
+}
+
+// Body is the event's exact bytes.
+func (db *DB) Body(ctx context.Context, ref event.Ref) ([]byte, error) {
+	l, err := db.Load(ctx, ref)
+	return l.Body, err
+}
+
+// Get reads one event with what happened to it.
+func (db *DB) Get(_ context.Context, ref event.Ref) (dedupe.Record, error) {
+	var rec dedupe.Record
+	err := db.kv.View(func(txn *badger.Txn) error {
+		ev, p, err := db.event(txn, ref)
+		if err != nil {
+			return err
+		}
+		rec, err = db.record(txn, ev, p)
+		return err
+	})
+	return rec, err
+}
+
+// record adds deliveries and tally to an event.
+func (db *DB) record(txn *badger.Txn, ev event.Event, p place) (dedupe.Record, error) {
+	rec := dedupe.Record{Event: ev}
+	t, err := readTally(txn, eventKey(p.class.n, p.t, subTally, ev.Ref))
+	if err != nil {
+		return rec, err
+	}
+	rec.Tally = t.Tally
+	rec.Deliveries, err = db.deliveries(txn, &ev, p, t.extra)
+	rec.Status = event.StatusOf(rec.Deliveries)
+	rec.BodyGone = ev.Body.Length > 0 && p.bodyT < db.cuts.Load().of(kindBody, p.class.n)
+	return rec, err
+}
+
+// readTally reads an event's tally, the zero one when nothing was counted.
+func readTally(txn *badger.Txn, key []byte) (tally, error) {
+	val, err := get(txn, key)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return tally{}, nil
+	}
+	if err != nil {
+		return tally{}, err
+	}
+	return decodeTally(key, val)
+}
+
+// deliveries reads the state of every delivery of an event; extra are targets
+// it was given after admission.
+func (db *DB) deliveries(txn *badger.Txn, ev *event.Event, p place, extra []string) ([]event.Delivery, error) {
+	out := make([]event.Delivery, 0, len(ev.Targets)+len(extra))
+	for i := range len(ev.Targets) + len(extra) {
+		name := ""
+		if i < len(ev.Targets) {
+			name = ev.Targets[i]
+		} else {
+			name = extra[i-len(ev.Targets)]
+		}
+		d, err := readState(txn, ev, p, name)
+		if err != nil {
+			return nil, err
+		}
+		if d.State == event.Pending {
+			d.State = db.sched.State(name, ev.Ref)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// readState reads one delivery; without a record it is pending and was never
+// attempted.
+func readState(txn *badger.Txn, ev *event.Event, p place, target string) (event.Delivery, error) {
+	key := stateKey(p.class.n, p.t, ev.Ref, target)
+	val, err := get(txn, key)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return firstDelivery(ev.Ref, target), nil
+	}
+	if err != nil {
+		return event.Delivery{}, err
+	}
+	return decodeState(key, val, ev.Ref, target)
+}
+
+// firstDelivery is the delivery that an accepted event implies.
+func firstDelivery(ref event.Ref, target string) event.Delivery {
+	return event.Delivery{Event: ref, Target: target, State: event.Pending, DueAt: ref.Time(), OpenedAt: ref.Time()}
+}
+
+// open reports whether an event has an open delivery.
+func (db *DB) open(txn *badger.Txn, ref event.Ref) (bool, error) {
+	ev, p, err := db.find(txn, ref)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rec, err := db.record(txn, ev, p)
+	return rec.Status == event.StatusPending, err
+}
+
+// Attempts lists one event's attempts, oldest first.
+func (db *DB) Attempts(_ context.Context, ref event.Ref) ([]event.Attempt, error) {
+	var out []event.Attempt
+	err := db.kv.View(func(txn *badger.Txn) error {
+		_, p, err := db.event(txn, ref)
+		if err != nil {
+			return err
+		}
+		return eachAttempt(txn, db.attemptBuckets(p.class, ref), ref, func(a event.Attempt) { out = append(out, a) })
+	})
+	sort.SliceStable(out, func(i, j int) bool { return out[i].StartedAt.Before(out[j].StartedAt) })
+	return out, err
+}
+
+type attemptPlace struct {
+	class uint8
+	ts    []uint32
+}
+
+// attemptBuckets are the buckets in which an event's attempts may stand: its
+// own, or after that was dropped any later one.
+func (db *DB) attemptBuckets(c class, ref event.Ref) attemptPlace {
+	home := uint32(int64(ref.Milli()) / c.audit)
+	first := db.cuts.Load().of(kindAttempt, c.n)
+	if home >= first {
+		return attemptPlace{c.n, []uint32{home}}
+	}
+	out := attemptPlace{class: c.n}
+	for t := first; t <= uint32(db.clock.now().UnixMilli()/c.audit); t++ {
+		out.ts = append(out.ts, t)
+	}
+	return out
+}
+
+func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(event.Attempt)) error {
+	for _, t := range at.ts {
+		opt := badger.DefaultIteratorOptions
+		opt.Prefix = attemptPrefix(at.class, t, ref)
+		it := txn.NewIterator(opt)
+		for it.Rewind(); it.Valid(); it.Next() {
+			key := it.Item().KeyCopy(nil)
+			val, err := it.Item().ValueCopy(nil)
+			if err == nil {
+				var a event.Attempt
+				if a, _, err = decodeAttempt(key, val); err == nil {
+					f(a)
+				}
+			}
+			if err != nil {
+				it.Close()
+				return err
+			}
+		}
+		it.Close()
+	}
+	return nil
+}
+
+// Lookup finds events by the provider's ID, newest first.
+func (db *DB) Lookup(_ context.Context, sources []string, id string) ([]event.Ref, error) {
+	var out []event.Ref
+	err := db.kv.View(func(txn *badger.Txn) error {
+		for _, s := range sources {
+			out = append(out, db.indexed(txn, s, id)...)
+		}
+		return nil
+	})
+	sort.Slice(out, func(i, j int) bool { return out[i].Compare(out[j]) > 0 })
+	if err == nil && len(out) == 0 {
+		err = dedupe.ErrNotFound
+	}
+	return out, err
+}
+
+// indexed reads the index of every kept bucket, oldest first.
+func (db *DB) indexed(txn *badger.Txn, source, id string) []event.Ref {
+	framed, _ := dedupe.FrameID(id)
+	var out []event.Ref
+	last := db.clock.now().UnixMilli()
+	for _, c := range *db.classes.Load() {
+		for _, t := range db.liveBuckets(txn, kindEvent, c, last) {
+			opt := badger.DefaultIteratorOptions
+			opt.PrefetchValues = false
+			opt.Prefix = indexPrefix(c.n, t, source, framed)
+			it := txn.NewIterator(opt)
+			for it.Rewind(); it.Valid(); it.Next() {
+				var ref event.Ref
+				if n := copy(ref[:], it.Item().Key()[len(opt.Prefix):]); n == len(ref) {
+					out = append(out, ref)
+				}
+			}
+			it.Close()
+		}
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package badgerdb
+
+import (
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+func encodeEvent(e *enc, batch uint64, ev *event.Event) {
+	e.uint(batch)
+	e.str(ev.Source)
+	e.str(ev.Provider)
+	e.str(ev.ID)
+	e.str(ev.Type)
+	e.str(ev.Caller)
+	e.str(ev.Secret)
+	e.str(ev.Key)
+	e.time(ev.ReceivedAt)
+	e.str(ev.Method)
+	e.str(ev.Path)
+	e.str(ev.Query)
+	e.uint(uint64(len(ev.Header)))
+	for _, f := range ev.Header {
+		e.str(f.Name)
+		e.str(f.Value)
+	}
+	e.raw(ev.BodyHash[:])
+	e.raw(ev.Body.Request[:])
+	e.uint(uint64(ev.Body.Offset))
+	e.uint(uint64(ev.Body.Length))
+	e.uint(uint64(len(ev.Targets)))
+	for _, t := range ev.Targets {
+		e.str(t)
+	}
+	e.uint(uint64(ev.Answer.Status))
+	e.str(ev.Answer.ContentType)
+	e.bytes(ev.Answer.Body)
+	e.str(ev.Trace)
+	e.uint(uint64(ev.Flags))
+	e.raw(ev.Related[:])
+}
+
+func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, err error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return ev, 0, err
+	}
+	d := &dec{b: payload}
+	batch = d.uint()
+	ev.Ref = ref
+	ev.Source, ev.Provider, ev.ID, ev.Type = d.str(), d.str(), d.str(), d.str()
+	ev.Caller, ev.Secret, ev.Key = d.str(), d.str(), d.str()
+	ev.ReceivedAt = d.time()
+	ev.Method, ev.Path, ev.Query = d.str(), d.str(), d.str()
+	if n := d.count(); n > 0 {
+		ev.Header = make([]event.Field, n)
+		for i := range ev.Header {
+			ev.Header[i] = event.Field{Name: d.str(), Value: d.str()}
+		}
+	}
+	d.raw(ev.BodyHash[:])
+	d.raw(ev.Body.Request[:])
+	ev.Body.Offset, ev.Body.Length = int64(d.uint()), int64(d.uint())
+	if n := d.count(); n > 0 {
+		ev.Targets = make([]string, n)
+		for i := range ev.Targets {
+			ev.Targets[i] = d.str()
+		}
+	}
+	ev.Answer = event.Answer{Status: int(d.uint()), ContentType: d.str(), Body: d.bytes()}
+	ev.Trace = d.str()
+	ev.Flags = event.Flags(d.uint())
+	d.raw(ev.Related[:])
+	return ev, batch, d.end(key)
+}
+
+func encodeState(e *enc, s *event.Delivery) {
+	e.uint(uint64(s.State))
+	e.uint(uint64(s.Generation))
+	e.uint(uint64(s.Attempts))
+	e.bool(s.NewKey)
+	e.time(s.DueAt)
+	e.time(s.OpenedAt)
+	e.time(s.UpdatedAt)
+	e.uint(uint64(s.LastStatus))
+	e.str(s.LastError)
+}
+
+func decodeState(key, val []byte, ref event.Ref, target string) (event.Delivery, error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return event.Delivery{}, err
+	}
+	d := &dec{b: payload}
+	out := event.Delivery{Event: ref, Target: target, State: event.State(d.uint()), Generation: uint16(d.uint()),
+		Attempts: uint32(d.uint()), NewKey: d.bool(), DueAt: d.time(), OpenedAt: d.time(), UpdatedAt: d.time(),
+		LastStatus: int(d.uint()), LastError: d.str()}
+	return out, d.end(key)
+}
+
+func encodeAttempt(e *enc, batch uint64, a *event.Attempt) {
+	e.uint(batch)
+	e.uint(uint64(a.Number))
+	e.time(a.StartedAt)
+	e.int(int64(a.Duration))
+	e.uint(uint64(a.Status))
+	e.str(string(a.Outcome))
+	e.str(a.Error)
+	e.bytes(a.Response)
+	e.uint(uint64(a.State))
+	e.int(int64(a.RetryIn))
+	e.bool(a.Late)
+}
+
+func decodeAttempt(key, val []byte) (a event.Attempt, batch uint64, err error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return a, 0, err
+	}
+	ref, target, gen, ok := parseAttemptKey(key)
+	if !ok {
+		return a, 0, damaged(key, "malformed key")
+	}
+	d := &dec{b: payload}
+	batch = d.uint()
+	a = event.Attempt{Event: ref, Target: target, Generation: gen, Number: uint32(d.uint()), StartedAt: d.time(),
+		Duration: time.Duration(d.int()), Status: int(d.uint()), Outcome: event.Outcome(d.str()), Error: d.str(),
+		Response: d.bytes(), State: event.State(d.uint()), RetryIn: time.Duration(d.int()), Late: d.bool()}
+	return a, batch, d.end(key)
+}
+
+func sealClaim(key []byte, c *dedupe.Claim) []byte {
+	e := newEnc(80)
+	e.raw(c.Ref[:])
+	e.raw(c.BodyHash[:])
+	e.int(c.Window.Milliseconds())
+	e.int(c.Expires.UnixMilli())
+	return e.seal(key, 0)
+}
+
+func decodeClaim(key, val []byte) (c dedupe.Claim, err error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return c, err
+	}
+	copy(c.Key[:], key[1+4:])
+	d := &dec{b: payload}
+	d.raw(c.Ref[:])
+	d.raw(c.BodyHash[:])
+	c.Window = time.Duration(d.int()) * time.Millisecond
+	c.Expires = time.UnixMilli(d.int())
+	return c, d.end(key)
+}
+
+// tally is what is counted of an event, and the targets it was given after
+// admission.
+type tally struct {
+	event.Tally
+	extra []string
+}
+
+func (t *tally) seal(key []byte) []byte {
+	e := newEnc(24)
+	e.uint(t.Repeats)
+	e.uint(t.Conflicts)
+	e.time(t.LastAt)
+	e.uint(uint64(len(t.extra)))
+	for _, name := range t.extra {
+		e.str(name)
+	}
+	return e.seal(key, 0)
+}
+
+func decodeTally(key, val []byte) (t tally, err error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return t, err
+	}
+	d := &dec{b: payload}
+	t.Tally = event.Tally{Repeats: d.uint(), Conflicts: d.uint(), LastAt: d.time()}
+	for range d.count() {
+		t.extra = append(t.extra, d.str())
+	}
+	return t, d.end(key)
+}
+
+// carried says where a carried event and its body stand.
+type carried struct {
+	class  uint8
+	eventT uint32 // 0: at home
+	bodyT  uint32 // 0: at home
+}
+
+func sealCarried(key []byte, c carried) []byte {
+	e := newEnc(16)
+	e.uint(uint64(c.class))
+	e.uint(uint64(c.eventT))
+	e.uint(uint64(c.bodyT))
+	return e.seal(key, 0)
+}
+
+func decodeCarried(key, val []byte) (c carried, err error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return c, err
+	}
+	d := &dec{b: payload}
+	c = carried{class: uint8(d.uint()), eventT: uint32(d.uint()), bodyT: uint32(d.uint())}
+	return c, d.end(key)
+}

@@ -1,0 +1,96 @@
+package badgerdb
+
+import (
+	"errors"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// result writes the end of a lease: the attempt always, the delivery's state
+// if the lease still stands.
+func (c *commit) result(r *dedupe.Result) error {
+	if c.size+8192 > c.db.maxBatch {
+		if err := c.commit(); err != nil {
+			return err
+		}
+		c.reset()
+	}
+	ref, target := r.Lease.Delivery.Event, r.Lease.Delivery.Target
+	entry, stands := c.db.sched.Fence(r.Lease)
+	r.Late = !stands
+	at, err := c.where(ref, entry, stands)
+	if err != nil {
+		return err
+	}
+	if at == nil { // pruned under the lease, or unreadable: nothing to write to
+		if stands {
+			c.settled = append(c.settled, settled{r.Lease, event.Cancelled, entry})
+		}
+		return nil
+	}
+	if err := c.attempt(at, r); err != nil || !stands {
+		return err
+	}
+	d := entry.Delivery(target)
+	d = r.Settle(d, c.now)
+	if err := c.state(*at, &d); err != nil {
+		return err
+	}
+	next := dedupe.EntryOf(d)
+	next.Class = at.class.n
+	c.settled = append(c.settled, settled{r.Lease, d.State, next})
+	return nil
+}
+
+// where is the place of an event's records, from its schedule entry where
+// that is enough. nil: there is none.
+func (c *commit) where(ref event.Ref, e dedupe.Entry, known bool) (*place, error) {
+	if known {
+		cl := c.db.class(e.Class)
+		if t := cl.metaT(ref); t >= c.db.cuts.Load().of(kindEvent, cl.n) {
+			return &place{class: cl, t: t}, nil
+		}
+	}
+	_, p, err := c.db.find(c.txn, ref)
+	switch {
+	case err == nil:
+		return &p, nil
+	case errors.Is(err, dedupe.ErrNotFound), errors.Is(err, dedupe.ErrDamaged):
+		c.db.log.Error("event of an attempt can't be read", "ref", ref.String(), "error", err)
+		return nil, nil
+	}
+	return nil, err
+}
+
+func (c *commit) attempt(at *place, r *dedupe.Result) error {
+	if r.NoAttempt && r.Attempt.Outcome == "" {
+		return nil
+	}
+	a := r.Attempt
+	a.Late = r.Late
+	cl := at.class
+	t := max(uint32(int64(a.Event.Milli())/cl.audit), c.db.cuts.Load().of(kindAttempt, cl.n))
+	key := attemptKey(cl.n, t, attemptID{a.Event, a.Target, a.Generation, c.head.no, c.seq})
+	c.seq++
+	e := newEnc(128 + len(a.Response))
+	encodeAttempt(e, c.head.no, &a)
+	val := e.seal(key, 0)
+	c.sum.add(key, val)
+	return c.set(key, val)
+}
+
+// state writes a delivery, and the list of the dead where it enters it.
+func (c *commit) state(at place, d *event.Delivery) error {
+	key := stateKey(at.class.n, at.t, d.Event, d.Target)
+	e := newEnc(48)
+	encodeState(e, d)
+	if err := c.set(key, e.seal(key, 0)); err != nil {
+		return err
+	}
+	if d.State != event.Dead {
+		return nil
+	}
+	dead := deadKey(at.class.n, at.t, d.Target, d.Event)
+	return c.set(dead, newEnc(0).seal(dead, 0))
+}

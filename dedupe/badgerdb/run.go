@@ -1,0 +1,108 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+)
+
+const (
+	// markEvery bounds how far the high-water mark may be behind.
+	markEvery = 50 * time.Millisecond
+	// lookEvery is how often free space and the size are measured while idle.
+	lookEvery = time.Second
+	// expireEvery is how often retention runs.
+	expireEvery = 5 * time.Minute
+)
+
+// Run does the ledger's background work: it rebuilds the schedule, keeps the
+// high-water mark, watches the disk, reads back what memory did not hold, and
+// runs retention. It returns when ctx ends or the ledger fails.
+func (db *DB) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 3)
+	for _, f := range []func(context.Context) error{db.runRebuild, db.runMarks, db.runUpkeep} {
+		go func() { done <- f(ctx) }()
+	}
+	var errs []error
+	for range 3 {
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+			cancel()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (db *DB) runRebuild(ctx context.Context) error {
+	if err := db.dropLeftovers(); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	from, last := db.startLow, db.startLast
+	db.mu.Unlock()
+	if err := db.rebuild(ctx, from, last); err != nil {
+		return err
+	}
+	return nil
+}
+
+// runMarks writes the high-water mark behind the commits.
+func (db *DB) runMarks(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-db.committed:
+		}
+		if err := sleep(ctx, markEvery); err != nil {
+			return nil // Close writes the last one
+		}
+		db.mu.Lock()
+		no, hash := db.head.no, db.head.hash
+		db.mu.Unlock()
+		if err := db.high.write(no, hash); err != nil {
+			db.mu.Lock()
+			defer db.mu.Unlock()
+			return db.fail(err)
+		}
+	}
+}
+
+func (db *DB) runUpkeep(ctx context.Context) error {
+	every := min(expireEvery, db.cfg.MinBucket)
+	next := db.cfg.Now().Add(every)
+	for {
+		db.disk.look()
+		if err := db.disk.refill(); err != nil {
+			db.log.Warn("ballast file could not be made", "error", err)
+		}
+		for _, target := range db.sched.Starved() {
+			if err := db.refill(ctx, target); err != nil && ctx.Err() == nil {
+				db.log.Error("open deliveries could not be read back", "target", target, "error", err)
+			}
+		}
+		if now := db.cfg.Now(); !now.Before(next) {
+			next = now.Add(every)
+			db.disk.measure()
+			db.expireLogged(ctx)
+		}
+		if err := sleep(ctx, lookEvery); err != nil {
+			return nil
+		}
+	}
+}
+
+func (db *DB) expireLogged(ctx context.Context) {
+	x, err := db.Expire(ctx)
+	switch {
+	case errors.Is(err, dedupe.ErrFatal), ctx.Err() != nil: // reported by whoever meets it next
+	case err != nil:
+		db.log.Error("retention failed", "error", err)
+	case x.Buckets > 0:
+		db.log.Info("retention dropped buckets", "buckets", x.Buckets, "bytes", x.Bytes, "carried", x.Carried, "claims_carried", x.Claims)
+	}
+}

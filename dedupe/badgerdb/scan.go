@@ -1,0 +1,339 @@
+package badgerdb
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// liveBuckets lists the kept buckets of a kind and class that hold anything,
+// up to the one of ledger time lastMS.
+func (db *DB) liveBuckets(txn *badger.Txn, kind byte, c class, lastMS int64) []uint32 {
+	first := db.cuts.Load().of(kind, c.n)
+	return buckets(txn, kind, c.n, first, uint32(lastMS/c.length(kind)))
+}
+
+// buckets lists the buckets in [first, last] that hold anything, by hopping
+// from one to the next.
+func buckets(txn *badger.Txn, kind byte, class uint8, first, last uint32) []uint32 {
+	opt := badger.DefaultIteratorOptions
+	opt.PrefetchValues = false
+	opt.Prefix = []byte{kind, class}
+	it := txn.NewIterator(opt)
+	defer it.Close()
+	var out []uint32
+	for it.Seek(bucketPrefix(kind, class, first)); it.Valid(); {
+		key := it.Item().Key()
+		if len(key) < bucketSize {
+			break
+		}
+		t := bucketNumber(key)
+		if t > last {
+			break
+		}
+		out = append(out, t)
+		it.Seek(bucketPrefix(kind, class, t+1))
+	}
+	return out
+}
+
+// claimBuckets lists the expiry buckets that hold claims, ascending.
+func claimBuckets(txn *badger.Txn) ([]uint32, error) {
+	opt := badger.DefaultIteratorOptions
+	opt.PrefetchValues = false
+	opt.Prefix = []byte{kindClaim}
+	it := txn.NewIterator(opt)
+	defer it.Close()
+	var out []uint32
+	for it.Rewind(); it.Valid(); {
+		key := it.Item().Key()
+		if len(key) < 5 {
+			return nil, damaged(it.Item().KeyCopy(nil), "malformed key")
+		}
+		p := binary.BigEndian.Uint32(key[1:])
+		out = append(out, p)
+		it.Seek(claimPrefix(p + 1))
+	}
+	return out, nil
+}
+
+// openDelivery is one that a scan found.
+type openDelivery struct {
+	target string
+	entry  dedupe.Entry
+}
+
+// scanOpen calls f for every open delivery of the events from ref from up to
+// and with last, bucket by bucket, and for carried ones whatever their ref.
+// It joins event and state records, both in order of refs, in one pass.
+func (db *DB) scanOpen(ctx context.Context, from, last event.Ref, f func(openDelivery) error) error {
+	return db.kv.View(func(txn *badger.Txn) error {
+		if err := db.scanCarried(txn, f); err != nil {
+			return err
+		}
+		for _, c := range *db.classes.Load() {
+			for _, t := range db.liveBuckets(txn, kindEvent, c, int64(last.Milli())) {
+				if t < c.metaT(from) {
+					continue
+				}
+				j := newJoin(txn, c, t, from)
+				err := j.run(ctx, last, f)
+				j.close()
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// scanCarried reads the open deliveries of carried events. There are few.
+func (db *DB) scanCarried(txn *badger.Txn, f func(openDelivery) error) error {
+	refs, err := carriedRefs(txn)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		ev, p, err := db.find(txn, ref)
+		if errors.Is(err, dedupe.ErrNotFound) || err == nil && p.sub != subCarried {
+			continue // only its body was carried, or it is gone
+		}
+		if err != nil {
+			return err
+		}
+		rec, err := db.record(txn, ev, p)
+		if err != nil {
+			return err
+		}
+		for _, d := range rec.Deliveries {
+			if !d.State.Open() {
+				continue
+			}
+			e := dedupe.EntryOf(d)
+			e.Class = p.class.n
+			if err := f(openDelivery{d.Target, e}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// carriedRefs lists the refs that have a carried record, ascending.
+func carriedRefs(txn *badger.Txn) ([]event.Ref, error) {
+	opt := badger.DefaultIteratorOptions
+	opt.PrefetchValues = false
+	opt.Prefix = []byte{kindCarried}
+	it := txn.NewIterator(opt)
+	defer it.Close()
+	var out []event.Ref
+	for it.Rewind(); it.Valid(); it.Next() {
+		var ref event.Ref
+		if len(it.Item().Key()) != 1+len(ref) {
+			return nil, damaged(it.Item().KeyCopy(nil), "malformed key")
+		}
+		copy(ref[:], it.Item().Key()[1:])
+		out = append(out, ref)
+	}
+	return out, nil
+}
+
+// join walks the events of one bucket and their delivery states side by side.
+type join struct {
+	class  class
+	events *badger.Iterator
+	states *badger.Iterator
+}
+
+func newJoin(txn *badger.Txn, c class, t uint32, from event.Ref) *join {
+	open := func(sub byte) *badger.Iterator {
+		opt := badger.DefaultIteratorOptions
+		opt.Prefix = append(bucketPrefix(kindEvent, c.n, t), sub)
+		it := txn.NewIterator(opt)
+		it.Seek(append(append([]byte(nil), opt.Prefix...), from[:]...))
+		return it
+	}
+	return &join{class: c, events: open(subEvent), states: open(subState)}
+}
+
+func (j *join) close() {
+	j.events.Close()
+	j.states.Close()
+}
+
+func (j *join) run(ctx context.Context, last event.Ref, f func(openDelivery) error) error {
+	for n := 0; j.events.Valid(); j.events.Next() {
+		key := j.events.Item().KeyCopy(nil)
+		ref, _, ok := refOf(key)
+		if !ok {
+			return damaged(key, "malformed key")
+		}
+		if ref.Compare(last) > 0 {
+			return nil
+		}
+		if n++; n%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		val, err := j.events.Item().ValueCopy(nil)
+		if err != nil {
+			return engineErr(key, err)
+		}
+		ev, _, err := decodeEvent(key, val, ref)
+		if err != nil {
+			return err
+		}
+		if err := j.deliveries(&ev, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliveries merges an event's targets with the states recorded for it.
+func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
+	states, err := j.statesOf(ev.Ref)
+	if err != nil {
+		return err
+	}
+	for _, name := range ev.Targets {
+		if _, ok := states[name]; !ok {
+			if err := j.emit(firstDelivery(ev.Ref, name), f); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range states {
+		if d.State.Open() {
+			if err := j.emit(d, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (j *join) emit(d event.Delivery, f func(openDelivery) error) error {
+	e := dedupe.EntryOf(d)
+	e.Class = j.class.n
+	return f(openDelivery{d.Target, e})
+}
+
+// statesOf reads the states of ref, the iterator standing at or before them.
+func (j *join) statesOf(ref event.Ref) (map[string]event.Delivery, error) {
+	var out map[string]event.Delivery
+	for ; j.states.Valid(); j.states.Next() {
+		key := j.states.Item().KeyCopy(nil)
+		at, name, ok := refOf(key)
+		if !ok {
+			return nil, damaged(key, "malformed key")
+		}
+		if c := bytes.Compare(at[:], ref[:]); c > 0 {
+			break
+		} else if c < 0 {
+			continue // of a carried event, whose record has another kind
+		}
+		val, err := j.states.Item().ValueCopy(nil)
+		if err != nil {
+			return nil, engineErr(key, err)
+		}
+		d, err := decodeState(key, val, at, string(name))
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = map[string]event.Delivery{}
+		}
+		out[d.Target] = d
+	}
+	return out, nil
+}
+
+// rebuild reads the open deliveries of earlier runs back into the schedule.
+// Those committed meanwhile come by themselves: their refs are later than
+// last, the newest of the earlier runs.
+func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
+	if err := db.countDead(); err != nil {
+		return fmt.Errorf("count dead deliveries: %w", err)
+	}
+	n := 0
+	err := db.scanOpen(ctx, from, last, func(o openDelivery) error {
+		n++
+		db.sched.Add(o.target, o.entry)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read open deliveries: %w", err)
+	}
+	close(db.rebuilt)
+	db.log.Info("schedule rebuilt", "open_deliveries", n)
+	return nil
+}
+
+// countDead counts the dead letters per target.
+func (db *DB) countDead() error {
+	return db.kv.View(func(txn *badger.Txn) error {
+		for _, c := range *db.classes.Load() {
+			for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
+				err := eachDead(txn, c, t, "", func(target string, _ event.Ref) bool {
+					db.sched.Dead(target, 1)
+					return true
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// eachDead calls f for the dead deliveries of one bucket, of one target or of
+// all, until it returns false.
+func eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, event.Ref) bool) error {
+	opt := badger.DefaultIteratorOptions
+	opt.PrefetchValues = false
+	opt.Prefix = append(bucketPrefix(kindEvent, c.n, t), subDead)
+	head := len(opt.Prefix)
+	if target != "" {
+		opt.Prefix = append(append(opt.Prefix, target...), 0)
+	}
+	it := txn.NewIterator(opt)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		key := it.Item().Key()
+		i := bytes.IndexByte(key[head:], 0)
+		if i < 0 || len(key) != head+i+1+16 {
+			return damaged(it.Item().KeyCopy(nil), "malformed key")
+		}
+		var ref event.Ref
+		copy(ref[:], key[head+i+1:])
+		if !f(string(key[head:head+i]), ref) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// refill reads back what did not fit into memory.
+func (db *DB) refill(ctx context.Context, target string) error {
+	db.mu.Lock()
+	from, last := db.head.low, db.lastRef
+	db.mu.Unlock()
+	offer, done := db.sched.Refill(target)
+	err := db.scanOpen(ctx, from, last, func(o openDelivery) error {
+		if o.target == target {
+			offer(o.entry)
+		}
+		return nil
+	})
+	done(err == nil)
+	return err
+}

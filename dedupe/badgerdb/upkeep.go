@@ -1,0 +1,289 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+const defaultReplayLimit = 1000
+
+// Replay opens closed deliveries again; see dedupe.Upkeep.
+func (db *DB) Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, error) {
+	if err := db.whole(ctx); err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	refs, next, err := db.selected(ctx, r)
+	if err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.writable(); err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	if err := db.disk.admit(); err != nil && !r.DryRun {
+		return dedupe.ReplayCount{}, err
+	}
+	run := &replay{Replay: r, commit: db.begin()}
+	for _, ref := range refs {
+		if err := run.event(ref); err != nil {
+			run.txn.Discard()
+			return run.count, err
+		}
+	}
+	run.count.Next = next
+	if r.DryRun {
+		run.txn.Discard()
+		return run.count, nil
+	}
+	if err := run.finish(); err != nil {
+		return run.count, db.fail(err)
+	}
+	return run.count, nil
+}
+
+// whole waits until every open delivery is known: before that, an operator's
+// act could open or close one twice.
+func (db *DB) whole(ctx context.Context) error {
+	select {
+	case <-db.rebuilt:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("schedule is still being rebuilt: %w", ctx.Err())
+	}
+}
+
+// selected lists the refs of one bounded call.
+func (db *DB) selected(ctx context.Context, r dedupe.Replay) ([]event.Ref, string, error) {
+	if !r.Selection.Ref.IsZero() {
+		_, err := db.Get(ctx, r.Selection.Ref)
+		return []event.Ref{r.Selection.Ref}, "", err
+	}
+	limit := r.Limit
+	if limit <= 0 {
+		limit = defaultReplayLimit
+	}
+	f := r.Selection.Filter
+	below, _, err := parseCursor(r.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	var refs []event.Ref
+	at, err := db.visit(ctx, f, below, func(rec *dedupe.Record) bool {
+		if len(refs) == limit {
+			return false
+		}
+		if selects(f, rec) {
+			refs = append(refs, rec.Event.Ref)
+		}
+		return true
+	})
+	next := ""
+	if !at.IsZero() {
+		next = at.String()
+	}
+	return refs, next, err
+}
+
+// selects reports whether a filter, also one of a delivery's state, selects
+// anything of an event.
+func selects(f dedupe.Filter, rec *dedupe.Record) bool {
+	if f.State == "" {
+		return f.MatchRecord(rec)
+	}
+	for i := range rec.Deliveries {
+		if f.MatchDelivery(rec, &rec.Deliveries[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// replay is one bounded call under the writer's lock.
+type replay struct {
+	dedupe.Replay
+	*commit
+	count dedupe.ReplayCount
+}
+
+func (r *replay) event(ref event.Ref) error {
+	ev, p, err := r.db.find(r.txn, ref)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return nil // dropped since it was selected
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := r.db.record(r.txn, ev, p)
+	if err != nil {
+		return err
+	}
+	r.count.Events++
+	if rec.BodyGone {
+		r.count.Pruned++
+		return nil
+	}
+	for _, name := range r.targets(&rec) {
+		if err := r.open(&rec, p, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// targets are the names to open: the event's own, or today's.
+func (r *replay) targets(rec *dedupe.Record) []string {
+	var names []string
+	if r.Reroute != nil {
+		names = r.Reroute(&rec.Event)
+	} else {
+		for _, d := range rec.Deliveries {
+			names = append(names, d.Target)
+		}
+	}
+	if r.Target == "" {
+		return names
+	}
+	for _, n := range names {
+		if n == r.Target {
+			return []string{n}
+		}
+	}
+	return nil
+}
+
+func (r *replay) open(rec *dedupe.Record, p place, name string) error {
+	d := event.Delivery{Event: rec.Event.Ref, Target: name}
+	known := false
+	for _, have := range rec.Deliveries {
+		if have.Target == name {
+			d, known = have, true
+		}
+	}
+	if known && r.Selection.Filter.State != "" && !r.Selection.Filter.MatchDelivery(rec, &d) {
+		return nil
+	}
+	if known && d.State.Open() {
+		r.count.Open++
+		return nil
+	}
+	r.count.Opened++
+	if r.DryRun {
+		return nil
+	}
+	if r.size+1024 > r.db.maxBatch {
+		if err := r.finish(); err != nil {
+			return r.db.fail(err)
+		}
+		r.reset()
+	}
+	if err := r.reopen(rec, p, d, known); err != nil {
+		return r.db.fail(err)
+	}
+	return nil
+}
+
+func (r *replay) reopen(rec *dedupe.Record, p place, d event.Delivery, known bool) error {
+	wasDead := known && d.State == event.Dead
+	n := dedupe.Reopen(d, r.NewKey, r.now)
+	if err := r.state(p, &n); err != nil {
+		return err
+	}
+	if wasDead {
+		if err := r.txn.Delete(deadKey(p.class.n, p.t, n.Target, n.Event)); err != nil {
+			return err
+		}
+	}
+	if !known {
+		if err := r.addTarget(rec.Event.Ref, p, n.Target); err != nil {
+			return err
+		}
+	}
+	e := dedupe.EntryOf(n)
+	e.Class = p.class.n
+	r.opened = append(r.opened, opened{n.Target, e})
+	if wasDead {
+		r.after = append(r.after, func() { r.db.sched.Dead(n.Target, -1) })
+	}
+	return nil
+}
+
+// addTarget notes a target that an event was given after admission.
+func (r *replay) addTarget(ref event.Ref, p place, name string) error {
+	key := eventKey(p.class.n, p.t, subTally, ref)
+	t := r.tallies[ref]
+	if t == nil {
+		have, err := readTally(r.txn, key)
+		if err != nil {
+			return err
+		}
+		t = &pendingTally{key: key, tally: have}
+		r.tallies[ref] = t
+	}
+	t.extra = append(t.extra, name)
+	r.size += int64(len(name)) + 128
+	return nil
+}
+
+// finish commits with a mark that a restart finds the opened deliveries by.
+func (r *replay) finish() error {
+	for _, o := range r.opened {
+		if o.entry.Ref.Compare(r.head.low) < 0 {
+			r.head.low = o.entry.Ref
+		}
+	}
+	return r.commit.commit()
+}
+
+// Cancel closes one event's open deliveries; see dedupe.Upkeep.
+func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string) (int, error) {
+	if err := db.whole(ctx); err != nil {
+		return 0, err
+	}
+	if _, err := db.Get(ctx, ref); err != nil {
+		return 0, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.writable(); err != nil {
+		return 0, err
+	}
+	c := db.begin()
+	ev, p, err := db.find(c.txn, ref)
+	if err != nil {
+		return 0, err
+	}
+	rec, err := db.record(c.txn, ev, p)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, d := range rec.Deliveries {
+		if !d.State.Open() || target != "" && d.Target != target {
+			continue
+		}
+		n++
+		name, gen := d.Target, d.Generation
+		d.State, d.UpdatedAt, d.DueAt = event.Cancelled, c.now, time.Time{}
+		if err := c.state(p, &d); err != nil {
+			return 0, db.fail(err)
+		}
+		c.after = append(c.after, func() { db.sched.Cancel(name, ref, gen) })
+	}
+	if err := c.commit(); err != nil {
+		return 0, db.fail(err)
+	}
+	return n, nil
+}
+
+// Backup writes a consistent copy of everything, online.
+func (db *DB) Backup(_ context.Context, w io.Writer) error {
+	_, err := db.kv.Backup(w, 0)
+	return err
+}
