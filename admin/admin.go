@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onceward/onceward/audit"
@@ -122,7 +121,7 @@ func New(cfg Config) (*Admin, error) {
 	a.started = a.cfg.Now()
 	a.logins = newLimiter()
 	a.hosts = hostNames(append([]string{cfg.Listen}, cfg.Hosts...))
-	a.handler = a.guard(a.routes())
+	a.handler = a.guard(a.router())
 	return a, nil
 }
 
@@ -184,48 +183,4 @@ func (a *Admin) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	<-failed // always http.ErrServerClosed by now
 	return err
-}
-
-// routes is the table of everything the listener answers.
-func (a *Admin) routes() http.Handler {
-	e := echo.New()
-	e.HideBanner, e.HidePort = true, true
-	e.IPExtractor = echo.ExtractIPDirect()
-	e.HTTPErrorHandler = a.fail
-	add := func(method, path string, need access, h echo.HandlerFunc) {
-		e.Add(method, path, a.serve(path, need, h))
-	}
-	const get, head, post, v1 = http.MethodGet, http.MethodHead, http.MethodPost, "/api/v1"
-	for _, m := range []string{get, head} {
-		add(m, "/", open, a.page)
-		add(m, "/livez", open, a.livez)
-		add(m, "/readyz", open, a.readyz)
-	}
-	add(get, "/metrics", localOrToken, a.metricsPage)
-	add(post, "/-/reload", tokenOnly, a.reload)
-	for _, r := range []struct {
-		method, path string
-		h            echo.HandlerFunc
-	}{
-		{get, "/events", a.listEvents},
-		{get, "/events/:id", a.getEvent},
-		{get, "/events/:id/body", a.getBody},
-		{get, "/events/:id/attempts", a.listAttempts},
-		{post, "/events/:id/cancel", a.cancel},
-		{get, "/deliveries", a.listDeliveries},
-		{post, "/replays", a.replay},
-		{get, "/sources", a.listSources},
-		{get, "/targets", a.listTargets},
-		{get, "/refusals", a.listRefusals},
-		{get, "/refusals/:id", a.getRefusal},
-		{get, "/status", a.status},
-		{get, "/health", a.health},
-		{get, "/version", a.version},
-		{post, "/reload", a.reload},
-		{post, "/-/reload", a.reload},
-		{post, "/check", a.check},
-	} {
-		add(r.method, v1+r.path, tokenOnly, r.h)
-	}
-	return e
 }

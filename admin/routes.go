@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// route is one thing the listener answers. Its pattern is also its metric
+// label.
+type route struct {
+	method, path string
+	need         access
+	handle       echo.HandlerFunc
+}
+
+const apiPrefix = "/api/v1"
+
+// routes is everything the listener answers.
+func (a *Admin) routes() []route {
+	const get, head, post = http.MethodGet, http.MethodHead, http.MethodPost
+	return []route{
+		{get, "/", open, a.page},
+		{head, "/", open, a.page},
+		{get, "/livez", open, a.livez},
+		{head, "/livez", open, a.livez},
+		{get, "/readyz", open, a.readyz},
+		{head, "/readyz", open, a.readyz},
+		{get, "/metrics", localOrToken, a.metricsPage},
+		{post, "/-/reload", tokenOnly, a.reload},
+
+		{get, apiPrefix + "/events", tokenOnly, a.listEvents},
+		{get, apiPrefix + "/events/:id", tokenOnly, a.getEvent},
+		{get, apiPrefix + "/events/:id/body", tokenOnly, a.getBody},
+		{get, apiPrefix + "/events/:id/attempts", tokenOnly, a.listAttempts},
+		{post, apiPrefix + "/events/:id/cancel", tokenOnly, a.cancel},
+		{get, apiPrefix + "/deliveries", tokenOnly, a.listDeliveries},
+		{post, apiPrefix + "/replays", tokenOnly, a.replay},
+		{get, apiPrefix + "/sources", tokenOnly, a.listSources},
+		{get, apiPrefix + "/targets", tokenOnly, a.listTargets},
+		{get, apiPrefix + "/refusals", tokenOnly, a.listRefusals},
+		{get, apiPrefix + "/refusals/:id", tokenOnly, a.getRefusal},
+		{get, apiPrefix + "/status", tokenOnly, a.status},
+		{get, apiPrefix + "/health", tokenOnly, a.health},
+		{get, apiPrefix + "/version", tokenOnly, a.version},
+		{post, apiPrefix + "/reload", tokenOnly, a.reload},
+		{post, apiPrefix + "/-/reload", tokenOnly, a.reload},
+		{post, apiPrefix + "/check", tokenOnly, a.check},
+	}
+}
+
+// router routes to them and does nothing else: what every request passes is
+// in guard, what a route needs in serve.
+func (a *Admin) router() http.Handler {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = a.fail
+	for _, r := range a.routes() {
+		e.Add(r.method, r.path, a.serve(r.path, r.need, r.handle))
+	}
+	return e
+}
