@@ -13,9 +13,10 @@ import (
 // answer is an HTTP answer ready to be sent any number of times. Its header
 // values are shared between requests and never changed.
 type answer struct {
-	status int
-	header []headerLine
-	body   []byte
+	status      int
+	contentType []string // nil for none
+	header      []headerLine
+	body        []byte
 }
 
 type headerLine struct {
@@ -31,6 +32,7 @@ const (
 // Header values that are the same on every answer.
 var (
 	headerJSON     = []string{typeJSON}
+	headerText     = []string{typeText}
 	headerNoSniff  = []string{"nosniff"}
 	headerClose    = []string{"close"}
 	headerReplayed = []string{"true"}
@@ -59,12 +61,12 @@ var (
 	answerRefused   = fixed(http.StatusUnauthorized, "not authentic").
 			with("Www-Authenticate", `Webhook realm="onceward"`)
 	answerHealthMethod = answerMethod.with("Allow", "GET, HEAD")
-	answerLive         = answer{status: http.StatusOK, body: []byte("ok\n")}.with("Content-Type", typeText)
-	answerNotReady     = answer{status: http.StatusServiceUnavailable, body: []byte("not ready\n")}.with("Content-Type", typeText)
+	answerLive         = answer{status: http.StatusOK, contentType: headerText, body: []byte("ok\n")}
+	answerNotReady     = answer{status: http.StatusServiceUnavailable, contentType: headerText, body: []byte("not ready\n")}
 )
 
 func fixed(status int, problem string) answer {
-	return answer{status: status, body: []byte(`{"error":"` + problem + `"}`)}.with("Content-Type", typeJSON)
+	return answer{status: status, contentType: headerJSON, body: []byte(`{"error":"` + problem + `"}`)}
 }
 
 func (a answer) with(name, value string) answer {
@@ -72,18 +74,19 @@ func (a answer) with(name, value string) answer {
 	return a
 }
 
-// newAnswer prepares what a row or a handshake says. Text that names no type
-// is plain text and never anything a browser would run.
-func newAnswer(v verify.Answer) answer {
-	a := answer{status: firstOf(v.Status, http.StatusOK), body: v.Body}
+// newAnswer prepares what a row or a handshake says, with status where it
+// says none. Text that names no type is plain text and never anything a
+// browser would run.
+func newAnswer(v verify.Answer, status int) answer {
+	a := answer{status: firstOf(v.Status, status), body: v.Body}
 	for name, value := range v.Header {
 		a = a.with(http.CanonicalHeaderKey(name), value)
 	}
 	switch {
 	case v.ContentType != "":
-		a = a.with("Content-Type", v.ContentType)
+		a.contentType = []string{v.ContentType}
 	case len(v.Body) > 0:
-		a = a.with("Content-Type", typeText)
+		a.contentType = headerText
 	}
 	return a
 }
@@ -94,12 +97,15 @@ func (c *compiled) compileAnswers() {
 		given = c.src.Answer
 	}
 	if !given.IsZero() {
-		c.answer = newAnswer(given)
-		c.stored = event.Answer{Status: c.answer.status, ContentType: given.ContentType, Body: given.Body}
+		c.answer = newAnswer(given, http.StatusOK)
+		c.stored = event.Answer{Status: c.answer.status, Body: given.Body}
+		if ct := c.answer.contentType; ct != nil {
+			c.stored.ContentType = ct[0]
+		}
 	}
 	c.refusal = answerRefused
 	if c.row.Refusal != nil {
-		c.refusal = newAnswer(*c.row.Refusal)
+		c.refusal = newAnswer(*c.row.Refusal, http.StatusUnauthorized)
 	}
 	c.overload = firstOf(c.row.OverloadStatus, http.StatusServiceUnavailable)
 	c.notAllowed = answerMethod.with("Allow", c.allow)
@@ -111,6 +117,9 @@ func (r *Receiver) send(w http.ResponseWriter, req *http.Request, a *answer) {
 	h := w.Header()
 	for i := range a.header {
 		h[a.header[i].name] = a.header[i].values
+	}
+	if a.contentType != nil {
+		h["Content-Type"] = a.contentType
 	}
 	h["X-Content-Type-Options"] = headerNoSniff
 	if mustClose(a.status) || len(req.TransferEncoding) > 0 || r.draining.Load() {
@@ -141,16 +150,15 @@ func (c *call) answerOne(out *dedupe.Outcome, replayed bool) {
 	given, a := c.src.stored, c.src.answer
 	if replayed {
 		given = out.Answer
-		a.status, a.body = given.Status, given.Body
+		a.status, a.body, a.contentType = given.Status, given.Body, nil
 		if given.ContentType != "" {
-			a = a.with("Content-Type", given.ContentType)
+			a.contentType = []string{given.ContentType}
 		}
 		c.w.Header()["Idempotent-Replayed"] = headerReplayed
 	}
 	if given.IsZero() {
-		a.status = http.StatusOK
+		a = answer{status: http.StatusOK, contentType: headerJSON}
 		a.body = appendAccepted(make([]byte, 0, 96+len(out.ID)), out.ID, out.Ref)
-		c.w.Header()["Content-Type"] = headerJSON
 	}
 	c.r.send(c.w, c.req, &a)
 }
@@ -174,8 +182,7 @@ func (c *call) answerBatch(outs []dedupe.Outcome, replayed bool) {
 			body = append(append(append(body, '"'), outs[i].Ref.String()...), '"')
 		}
 		body = strconv.AppendInt(append(body, `],"count":`...), int64(len(outs)), 10)
-		a = answer{status: http.StatusOK, body: append(body, '}')}
-		c.w.Header()["Content-Type"] = headerJSON
+		a = answer{status: http.StatusOK, contentType: headerJSON, body: append(body, '}')}
 	}
 	c.r.send(c.w, c.req, &a)
 }

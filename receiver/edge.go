@@ -22,9 +22,6 @@ func (r *Receiver) newEdge(gen *generation) http.Handler {
 	e.HTTPErrorHandler = func(_ error, c echo.Context) {
 		r.serveUnknown(c.Response().Writer, c.Request(), gen)
 	}
-	e.RouteNotFound("/*", adapt(func(w http.ResponseWriter, req *http.Request) {
-		r.serveUnknown(w, req, gen)
-	}))
 	for path, health := range map[string]http.HandlerFunc{livePath: r.serveLive, readyPath: r.serveReady} {
 		e.GET(path, adapt(health))
 		e.HEAD(path, adapt(health))

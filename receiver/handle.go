@@ -120,7 +120,7 @@ func (c *call) decide(res *verify.Result) outcome {
 	takes := contains(src.methods, c.req.Method)
 	switch {
 	case res.Handshake != nil:
-		a := newAnswer(*res.Handshake)
+		a := newAnswer(*res.Handshake, http.StatusOK)
 		if res.Reason != verify.OK {
 			return c.refuseResult(res, &a)
 		}
@@ -169,7 +169,8 @@ func (r *Receiver) serveReady(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Receiver) serveHealthMethod(w http.ResponseWriter, req *http.Request) {
-	r.send(w, req, &answerHealthMethod)
+	a := answerMethod.with("Allow", "GET, HEAD")
+	r.send(w, req, &a)
 }
 
 // complain logs what keeps the source from being served, once in a while.
