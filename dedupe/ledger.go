@@ -32,13 +32,12 @@ type Batch struct {
 
 // Committer applies batches. Calls are serial.
 type Committer interface {
-	// Commit decides and writes every request and applies every result in one
-	// fsynced transaction (bodies too large for it go ahead in transactions of
-	// their own). When it returns nil, all of it is durable and new
-	// deliveries are on the schedule. ErrDiskLow refuses a batch's requests
-	// with nothing of them written; results are applied still: then each
-	// request's Outcomes are nil. Any other error is ErrFatal: the outcome is
-	// unknown and the engine takes no further batch.
+	// Commit decides and writes every request and applies every result in
+	// fsynced transactions, each request whole in one of them (bodies too
+	// large for that go ahead in transactions of their own). When it returns
+	// nil, all of it is durable and new deliveries are on the schedule, but
+	// for requests whose Err is set: nothing of those was written. An error is
+	// ErrFatal: the outcome is unknown and the engine takes no further batch.
 	Commit(ctx context.Context, b *Batch) error
 }
 

@@ -68,6 +68,10 @@ type Request struct {
 	// Outcomes, one per item, are set by the ledger before the request's
 	// caller wakes.
 	Outcomes []Outcome
+	// Err is set by the ledger instead of Outcomes when it refused this
+	// request alone and wrote nothing of it: ErrDiskLow, ErrTooLarge, or
+	// ErrDamaged when a claim it needs can't be read.
+	Err error
 }
 
 // Verdict is what the ledger found for one item.

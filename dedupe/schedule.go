@@ -17,6 +17,7 @@ type Entry struct {
 	Attempts   uint32
 	Generation uint16
 	NewKey     bool
+	Class      uint8 // the engine's own note of where the event's records stand
 }
 
 // Delivery is the entry as a leased delivery of target.
@@ -449,16 +450,6 @@ func (s *Schedule) Low() (event.Ref, bool) {
 		q.mu.Unlock()
 	}
 	return low, complete
-}
-
-// Holds reports whether the delivery is in memory as open.
-func (s *Schedule) Holds(target string, ref event.Ref) bool {
-	q := s.queue(target)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	found := false
-	q.each(func(e Entry) { found = found || e.Ref == ref })
-	return found
 }
 
 // Starved lists targets whose open deliveries in the ledger should be read

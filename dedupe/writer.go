@@ -294,7 +294,9 @@ func (w *Writer) write(ctx context.Context, f *flight) error {
 	w.metrics.items.Observe(float64(f.items))
 	switch {
 	case err == nil:
-		answer(f.requests, nil)
+		for _, q := range f.requests {
+			answer1(q, q.req.Err) // the ledger may have refused one alone
+		}
 		answer(f.results, nil)
 	case errors.Is(err, ErrDiskLow):
 		answer(f.requests, err)
@@ -331,9 +333,13 @@ func (w *Writer) fail(f *flight, err error) error {
 // answer wakes callers. An outcome that is not durable is taken back first.
 func answer(qs []*waiter, err error) {
 	for _, q := range qs {
-		if err != nil && q.req != nil {
-			q.req.Outcomes = nil
-		}
-		q.done <- err
+		answer1(q, err)
 	}
+}
+
+func answer1(q *waiter, err error) {
+	if err != nil && q.req != nil {
+		q.req.Outcomes = nil
+	}
+	q.done <- err
 }

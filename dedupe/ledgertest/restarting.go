@@ -1,0 +1,139 @@
+package ledgertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// restartTests hold what outlives a process.
+func restartTests() []test {
+	return []test{
+		{"a reopened ledger continues the schedule", func(f *fix) { restartSchedule(f, f.reopen) }},
+		{"a killed ledger continues the schedule", func(f *fix) { crashed(f, restartSchedule) }},
+		{"all that was committed is there after a reopen", func(f *fix) { restartAll(f, f.reopen) }},
+		{"all that was committed is there after a kill", func(f *fix) { crashed(f, restartAll) }},
+		{"an empty ledger reopens", restartEmpty},
+		{"a start far ahead of the mark holds expiry", restartHold},
+	}
+}
+
+// crashed runs a test with kills in place of orderly restarts.
+func crashed(f *fix, run func(*fix, func())) {
+	if f.h.Crash == nil {
+		f.Logf("a kill is not tested: the harness has none")
+		return
+	}
+	run(f, func() {
+		f.Helper()
+		f.l = f.h.Crash(f.TB, f.l)
+		f.ready()
+	})
+}
+
+func restartSchedule(f *fix, restart func()) {
+	var all []event.Ref
+	for i := range 6 {
+		all = append(all, f.newEvent(fmt.Sprint("evt_", i), "{}", billing))
+		f.clock.Advance(time.Second)
+	}
+	ls := f.lease(billing, 5)
+	f.finish(
+		f.result(ls[0], event.Delivered, 0), f.result(ls[1], event.Dead, 0),
+		f.result(ls[2], event.Pending, 10*time.Minute), f.result(ls[3], event.Cancelled, 0),
+	)
+	// ls[4] stays leased, all[5] pending.
+	restart()
+	got := f.lease(billing, long)
+	if !slices.Equal(refs(got), all[4:]) {
+		f.Fatalf("leased %v after a restart, want %v", refs(got), all[4:])
+	}
+	for _, l := range got {
+		equal(f, "attempts", l.Delivery.Attempts, 0)
+	}
+	_, next, err := f.l.Lease(f.Context(), billing, 1, ttl)
+	f.must(err)
+	if next.IsZero() {
+		f.Errorf("no next time although deliveries are open")
+	}
+	f.finish(f.result(got[0], event.Delivered, 0), f.result(got[1], event.Delivered, 0))
+	f.clock.Advance(10 * time.Minute)
+	restart()
+	l := f.leaseOne(billing)
+	equal(f, "retry", l.Delivery.Event, all[2])
+	equal(f, "its attempts", l.Delivery.Attempts, 1)
+	if !sameTime(l.Delivery.OpenedAt, f.get(all[2]).Deliveries[0].OpenedAt) {
+		f.Errorf("opened at %v when leased, %v when read", l.Delivery.OpenedAt, f.get(all[2]).Deliveries[0].OpenedAt)
+	}
+	f.finish(f.result(l, event.Delivered, 0))
+	equal(f, "attempts recorded", len(f.attempts(all[2])), 2)
+	restart()
+	equal(f, "leases at the end", len(f.lease(billing, long)), 0)
+	equal(f, "targets at the end", len(f.l.Targets()), 0)
+}
+
+func restartAll(f *fix, restart func()) {
+	want := map[event.Ref]string{}
+	var batches uint64
+	for round := range 5 {
+		for i := range 20 {
+			id := fmt.Sprintf("evt_%d_%d", round, i)
+			body := pattern(i*700, i)
+			want[f.newEvent(id, body, billing)] = body
+		}
+		f.settle(billing, event.Delivered)
+		st := f.stats()
+		if st.Batches <= batches {
+			f.Fatalf("batch number went from %d to %d", batches, st.Batches)
+		}
+		batches = st.Batches
+		restart()
+		st = f.stats()
+		equal(f, "batches", st.Batches, batches)
+		equal(f, "events", st.Events, uint64(len(want)))
+		for ref, body := range want {
+			if string(f.body(ref)) != body {
+				f.Fatalf("event %s has another body after a restart", ref)
+			}
+			equal(f, "status", f.get(ref).Status, event.StatusDelivered)
+			equal(f, "attempts", len(f.attempts(ref)), 1)
+		}
+		for i := range 20 {
+			equal(f, "repeat", f.accept(fmt.Sprintf("evt_%d_%d", round, i), pattern(i*700, i), billing).Verdict, dedupe.Repeat)
+		}
+		equal(f, "leases", len(f.lease(billing, long)), 0)
+		batches = f.stats().Batches
+	}
+	rep, err := f.l.Check(f.Context())
+	f.must(err)
+	if len(rep.Faults) > 0 {
+		f.Errorf("faults after restarts: %v", rep.Faults)
+	}
+	equal(f, "events checked", rep.Events, 100)
+}
+
+func restartEmpty(f *fix) {
+	f.reopen()
+	f.reopen()
+	equal(f, "events", len(f.events(dedupe.Filter{}, 10)), 0)
+	f.newEvent("evt_1", "{}", billing)
+}
+
+func restartHold(f *fix) {
+	ref := f.newEvent("evt_1", "{}")
+	f.must(f.l.Commit(f.Context(), &dedupe.Batch{Requests: []*dedupe.Request{one(f.item("evt_2", "{}"), "{}")}}))
+	equal(f, "held at first", f.stats().ClockHold, false)
+	f.clock.Advance(past(retention.Meta) + time.Hour)
+	f.reopen()
+	equal(f, "held after a start far ahead", f.stats().ClockHold, true)
+	equal(f, "expiry held", f.expire().Held, true)
+	f.get(ref)
+	f.clock.Advance(time.Hour + time.Minute)
+	equal(f, "held an hour later", f.stats().ClockHold, false)
+	equal(f, "expiry held an hour later", f.expire().Held, false)
+	_, err := f.l.Get(f.Context(), ref)
+	f.want(err, dedupe.ErrPruned)
+}
