@@ -8,11 +8,11 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// The results of a delivery as metric labels.
+// The results of a delivery as metric labels. Cancelled is not among them: the
+// forwarder never cancels.
 const (
 	resultDelivered = "delivered"
 	resultDead      = "dead"
-	resultCancelled = "cancelled"
 )
 
 type metrics struct {
@@ -72,7 +72,6 @@ type targetMetrics struct {
 	latency   prometheus.Observer
 	delivered prometheus.Counter
 	dead      prometheus.Counter
-	cancelled prometheus.Counter
 	inFlight  prometheus.Gauge
 	late      prometheus.Counter
 }
@@ -85,7 +84,6 @@ func (m *metrics) of(target string) targetMetrics {
 		latency:   m.latency.WithLabelValues(target),
 		delivered: m.deliveries.WithLabelValues(target, resultDelivered),
 		dead:      m.deliveries.WithLabelValues(target, resultDead),
-		cancelled: m.deliveries.WithLabelValues(target, resultCancelled),
 		inFlight:  m.inFlight.WithLabelValues(target),
 		late:      m.late.WithLabelValues(target),
 	}

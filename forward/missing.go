@@ -78,7 +78,8 @@ func (f *Forwarder) sweep(ctx context.Context, name string) time.Duration {
 			return wait
 		}
 		if len(leases) < sweepBatch {
-			if !next.IsZero() {
+			// next may be the end of a lease held here, which tells nothing.
+			if !next.IsZero() && (len(young) == 0 || next.Before(young[0].Until)) {
 				wait = min(wait, next.Sub(now))
 			}
 			return wait
