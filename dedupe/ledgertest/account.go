@@ -184,9 +184,35 @@ func (m *Memory) Stats(context.Context) (dedupe.Stats, error) {
 		return dedupe.Stats{}, err
 	}
 	return dedupe.Stats{
-		Targets: m.schedule.Stats(), Events: m.disk.Accepted, LastRef: m.disk.Last, Batches: m.disk.Batches,
+		Targets: m.targetStats(), Events: m.disk.Accepted, LastRef: m.disk.Last, Batches: m.disk.Batches,
 		SizeBytes: m.size(), ReadOnly: m.diskLow || m.fatal != nil, ClockHold: m.held(),
 	}, nil
+}
+
+// targetStats counts from the records, so that a schedule that lost count
+// shows.
+func (m *Memory) targetStats() map[string]dedupe.TargetStats {
+	out := map[string]dedupe.TargetStats{}
+	for _, r := range m.disk.Records {
+		for _, d := range r.Deliveries {
+			st := out[d.Target]
+			switch m.view(d).State {
+			case event.Pending:
+				st.Pending++
+			case event.Leased:
+				st.Leased++
+			case event.Dead:
+				st.Dead++
+			}
+			if d.State.Open() && (st.Oldest.IsZero() || d.OpenedAt.Before(st.Oldest)) {
+				st.Oldest = d.OpenedAt
+			}
+			if st != (dedupe.TargetStats{}) {
+				out[d.Target] = st
+			}
+		}
+	}
+	return out
 }
 
 // size is what the stored bodies take.

@@ -233,8 +233,19 @@ func (m *Memory) Extend(_ context.Context, l dedupe.Lease, ttl time.Duration) (b
 // Wake hints at due deliveries of a target.
 func (m *Memory) Wake(target string) <-chan struct{} { return m.schedule.Wake(target) }
 
-// Targets lists the targets with open deliveries.
-func (m *Memory) Targets() []string { return m.schedule.Targets() }
+// Targets lists the targets with open deliveries, sorted.
+func (m *Memory) Targets() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []string
+	for name, st := range m.targetStats() {
+		if st.Pending+st.Leased > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 // Health is nil while the ledger takes events.
 func (m *Memory) Health(context.Context) error {

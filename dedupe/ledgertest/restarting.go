@@ -126,6 +126,7 @@ func restartHold(f *fix) {
 	ref := f.newEvent("evt_1", "{}")
 	f.must(f.l.Commit(f.Context(), &dedupe.Batch{Requests: []*dedupe.Request{one(f.item("evt_2", "{}"), "{}")}}))
 	equal(f, "held at first", f.stats().ClockHold, false)
+	f.must(f.l.Close())
 	f.clock.Advance(past(retention.Meta) + time.Hour)
 	f.reopen()
 	equal(f, "held after a start far ahead", f.stats().ClockHold, true)

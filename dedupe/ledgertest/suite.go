@@ -34,7 +34,8 @@ type Harness struct {
 	// Open makes an empty ledger, with whatever it runs in the background
 	// started, and ends it in a cleanup unless it was closed before.
 	Open func(tb TB, o Options) dedupe.Ledger
-	// Reopen closes the ledger and opens the same again with its options.
+	// Reopen closes the ledger, if it isn't closed, and opens the same again
+	// with its options.
 	Reopen func(tb TB, l dedupe.Ledger) dedupe.Ledger
 	// Crash opens the ledger again as after a kill: without a Close. Optional.
 	Crash func(tb TB, l dedupe.Ledger) dedupe.Ledger
@@ -49,9 +50,6 @@ type Harness struct {
 
 	ChunkSize int // at which the engine cuts bodies; 0 = 512 KiB
 	BodyLimit int // the largest body taken; 0 = 32 MiB
-	// Histories is how many random histories are tried; 0 leaves it to the
-	// flags of the test binary.
-	Histories int
 }
 
 // start is when all tests begin; the engines under test have no other date.

@@ -69,7 +69,7 @@ func replayKey(f *fix) {
 	as := f.attempts(ref)
 	equal(f, "attempts of all generations", len(as), 4)
 	for i, a := range as {
-		equal(f, "generation of an attempt", a.Generation, i)
+		equal(f, "generation of an attempt", int(a.Generation), i)
 		equal(f, "number of an attempt", a.Number, 1)
 	}
 }
