@@ -211,6 +211,7 @@ func (c *checker) oneOf(n *node, what, got string, allowed ...string) bool {
 		return true
 	}
 	c.rep.at(n, "unknown "+what+" "+strconv.Quote(got), meant(got, allowed, "want one of "+strings.Join(allowed, ", ")))
+	n.bad = true
 	return false
 }
 

@@ -27,12 +27,13 @@ func (c *checker) secrets(list []SecretConfig, n *node, shared bool) []verify.Se
 		}
 		if seen[s.ID] {
 			c.rep.at(at, "there are two secrets with the label "+strconv.Quote(s.ID), "give each an id of its own")
+			n.bad = true // what verify says of the list is the same
 		}
 		seen[s.ID] = true
 		if s.unset {
 			continue
 		}
-		if c.secret(at, s.Value, shared) {
+		if at.bad = !c.secret(at, s.Value, shared); !at.bad {
 			out = append(out, verify.Secret{ID: s.ID, Value: s.Value, Caller: s.Caller, NotBefore: s.NotBefore, NotAfter: s.NotAfter})
 		}
 		if s.Caller != "" && !namePattern.MatchString(s.Caller) {

@@ -39,8 +39,9 @@ func (c *checker) targets() {
 
 // signing checks the secrets a target's attempts are signed with.
 func (c *checker) signing(t *TargetConfig, n *node) {
-	for i, s := range c.secrets(t.SigningSecrets, n, true) {
-		if _, err := forward.ParseSigningSecret(s.Value.Reveal()); err != nil {
+	c.secrets(t.SigningSecrets, n, true)
+	for i, s := range t.SigningSecrets {
+		if _, err := forward.ParseSigningSecret(s.Value.Reveal()); err != nil && !s.unset {
 			c.rep.at(n.item(i), err.Error(), `want one as Standard Webhooks writes it: "whsec_" and base64`)
 		}
 	}

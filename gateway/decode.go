@@ -116,6 +116,7 @@ func (d *decoder) table(n *node, v reflect.Value) {
 		el := n.get("value")
 		if el == nil {
 			d.rep.at(n, "has no value", `write value = "${env:NAME}"`)
+			n.bad = true
 			return
 		}
 		v.Addr().Interface().(*SecretConfig).unset = len(el.unset) > 0

@@ -66,6 +66,7 @@ func (x *expander) expand(n *node) {
 		ref, tail, closed := strings.Cut(after, "}")
 		if !closed {
 			x.rep.at(n, "a ${ is never closed", "write $${ for a literal ${")
+			n.bad = true
 			return
 		}
 		v, ok := x.resolve(n, ref)
@@ -73,6 +74,7 @@ func (x *expander) expand(n *node) {
 			n.unset = append(n.unset, ref)
 		}
 		out.WriteString(v)
+		x.rep.hide(v, ref)
 		n.expanded = true
 		rest = tail
 	}

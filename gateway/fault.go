@@ -75,6 +75,23 @@ func (fs Faults) Warnings() Faults {
 type report struct {
 	file   string
 	faults Faults
+	values [][2]string // what references stood for, and the references
+}
+
+// hide remembers a value that no fault may show.
+func (r *report) hide(value, ref string) {
+	if len(value) > 2 {
+		r.values = append(r.values, [2]string{value, "${" + ref + "}"})
+		slices.SortStableFunc(r.values, func(a, b [2]string) int { return cmp.Compare(len(b[0]), len(a[0])) })
+	}
+}
+
+// clean puts the references back where a text holds what they stood for.
+func (r *report) clean(text string) string {
+	for _, v := range r.values {
+		text = strings.ReplaceAll(text, v[0], v[1])
+	}
+	return text
 }
 
 // at adds an error at a node; a nil node is the whole file.
@@ -87,7 +104,7 @@ func (r *report) add(n *node, warning bool, problem, remedy string) {
 	if n != nil && n.bad {
 		return
 	}
-	f := Fault{File: r.file, Problem: problem, Remedy: remedy, Warning: warning}
+	f := Fault{File: r.file, Problem: r.clean(problem), Remedy: r.clean(remedy), Warning: warning}
 	if n != nil {
 		f.Line, f.Column, f.Key = n.line, n.column, n.path
 	}

@@ -1,0 +1,292 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/onceward/onceward/admin"
+	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/forward"
+	"github.com/onceward/onceward/receiver"
+)
+
+// Options is what a gateway gets beside its configuration. The zero value
+// runs.
+type Options struct {
+	// Log gets what happens. Default: nothing is logged.
+	Log *slog.Logger
+	// Registry takes the metrics of all packages, each of them once: gateways
+	// don't share one. Default: a new one with the process's own metrics.
+	Registry *prometheus.Registry
+	// Version and Revision name the program.
+	Version, Revision string
+	// Env is what a reload looks references up in.
+	Env Env
+	// ConfigPath is the file a reload reads; without one it is ConfigData, and
+	// without that a reload is an error.
+	ConfigPath string
+	ConfigData []byte
+	// Now is the wall clock. Default time.Now.
+	Now func() time.Time
+	// OnReady, when set, is called once everything listens, before Ready.
+	OnReady func()
+}
+
+// Gateway is the whole product in one process. New makes it, Run runs it once.
+type Gateway struct {
+	opts  Options // read-only after New
+	log   *slog.Logger
+	start *Config // the configuration of New: what can't be reloaded is from here
+	met   *instruments
+	ready chan struct{} // closed when everything listens
+	phase atomic.Pointer[string]
+	gen   atomic.Pointer[generation] // in effect
+
+	// Set by Run before ready is closed, read-only from there on.
+	ledger        ledger
+	writer        *dedupe.Writer
+	receiver      *receiver.Receiver
+	forwarder     *forward.Forwarder
+	admin         *admin.Admin
+	ingest, admis net.Listener
+
+	// reloading lets one reload run at a time; a stop holds it for good.
+	reloading sync.Mutex
+}
+
+// The phases of a gateway in which it isn't ready.
+var (
+	phaseStarting = "starting"
+	phaseStopping = "stopping"
+)
+
+// New makes a gateway of a configuration without errors. It starts and opens
+// nothing. Faults that only the parts can see come back as an error.
+func New(cfg *Config, o Options) (*Gateway, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = newRegistry()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	gen, err := build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	met, err := newInstruments(o.Registry, o)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	g := &Gateway{opts: o, log: o.Log, start: cfg, met: met, ready: make(chan struct{})}
+	g.gen.Store(gen)
+	g.phase.Store(&phaseStarting)
+	return g, nil
+}
+
+// Ready is closed when both listeners answer. It stays open when Run ends
+// before that.
+func (g *Gateway) Ready() <-chan struct{} { return g.ready }
+
+// Addr is where the two listeners are, "" before Ready.
+func (g *Gateway) Addr() (ingest, admin string) {
+	select {
+	case <-g.ready:
+		return g.ingest.Addr().String(), g.admis.Addr().String()
+	default:
+		return "", ""
+	}
+}
+
+// Run opens the ledger, starts every part and blocks until ctx ends, then
+// stops them in order and returns nil. A part that fails stops the others the
+// same way; its error comes back. Run may be called once.
+func (g *Gateway) Run(ctx context.Context) error {
+	defer tuneRuntime(g.start.Store.MemoryLimit, g.log)()
+	led, err := g.openLedger()
+	if err != nil {
+		return err
+	}
+	g.ledger = led
+	s := newStack(ctx)
+	err = g.startAll(ctx, s)
+	if err == nil {
+		err = g.wait(ctx, s)
+	}
+	return errors.Join(err, g.stopAll(s))
+}
+
+// startAll makes the parts and starts them, the innermost first.
+func (g *Gateway) startAll(ctx context.Context, s *stack) error {
+	if err := g.make(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil // told to stop while the ledger opened
+	}
+	if err := g.listen(ctx); err != nil {
+		return err
+	}
+	s.start("ledger", g.ledger.Run)
+	s.start("writer", g.writer.Run)
+	s.start("watchdog", func(ctx context.Context) error { return watchdog(ctx, g.log) })
+	s.start("admin", func(ctx context.Context) error { return g.admin.Serve(ctx, g.admis) })
+	s.start("forwarder", g.forwarder.Run)
+	s.start("receiver", func(ctx context.Context) error { return g.receiver.Serve(ctx, g.ingest) })
+	return nil
+}
+
+// wait reports readiness and blocks until ctx ends or a part does.
+func (g *Gateway) wait(ctx context.Context, s *stack) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	cfg := g.gen.Load().cfg
+	g.met.took(cfg, g.opts.Now())
+	g.warnVanished(ctx, nil, cfg)
+	g.phase.Store(nil)
+	g.log.Info("gateway started", "event", "gateway.started", "version", g.opts.Version, "config_hash", cfg.Hash(),
+		"listen", g.ingest.Addr().String(), "admin", g.admis.Addr().String(), "store", g.start.StorePath())
+	notify(g.log, daemon.SdNotifyReady)
+	if g.opts.OnReady != nil {
+		g.opts.OnReady()
+	}
+	close(g.ready)
+	select {
+	case <-ctx.Done():
+		return nil
+	case svc := <-s.ended:
+		if svc.failure() == nil {
+			return fmt.Errorf("%s ended without being told to", svc.name)
+		}
+		return nil // its failure comes back from stopAll
+	}
+}
+
+// stopAll ends the parts: first what takes events, last what keeps them. It
+// runs also when not all was started.
+func (g *Gateway) stopAll(s *stack) error {
+	g.phase.Store(&phaseStopping)
+	notify(g.log, daemon.SdNotifyStopping)
+	g.reloading.Lock() // a reload under way ends first, and no other begins
+	defer g.reloading.Unlock()
+	cfg := g.gen.Load().cfg
+	g.log.Info("gateway stopping", "event", "gateway.stopping", "drain", cfg.Drain.String())
+	if delay := time.Duration(cfg.ReadinessDelay); delay > 0 && len(s.services) > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.ended: // a failed part takes no events; nobody gains by waiting
+		}
+	}
+	err := errors.Join(
+		s.stop("receiver", "forwarder"),
+		s.stop("writer"),
+		s.stop("ledger"),
+		s.stop("admin", "watchdog"),
+		g.closeListeners(),
+	)
+	if cerr := g.ledger.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("close ledger: %w", cerr))
+	}
+	g.log.Info("gateway stopped", "event", "gateway.stopped")
+	return err
+}
+
+// closeListeners closes what no Serve has closed.
+func (g *Gateway) closeListeners() error {
+	for _, ln := range []net.Listener{g.ingest, g.admis} {
+		if ln == nil {
+			continue
+		}
+		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("close listener: %w", err)
+		}
+	}
+	return nil
+}
+
+// make builds the parts around the open ledger.
+func (g *Gateway) make() (err error) {
+	gen, o := g.gen.Load(), g.opts
+	g.writer, err = dedupe.NewWriter(dedupe.WriterConfig{Ledger: g.ledger, Log: g.log, Now: o.Now, Registerer: o.Registry})
+	if err != nil {
+		return fmt.Errorf("make writer: %w", err)
+	}
+	drain := time.Duration(g.start.Drain)
+	g.forwarder, err = forward.New(forward.Config{
+		Ledger: spine{g.ledger, g.writer}, Log: g.log, Registerer: o.Registry, Version: o.Version, Now: o.Now, Drain: drain,
+	})
+	if err != nil {
+		return fmt.Errorf("make forwarder: %w", err)
+	}
+	if err := g.forwarder.SetTargets(gen.targets); err != nil {
+		return err
+	}
+	g.receiver, err = receiver.New(receiver.Config{
+		Admit: g.writer, Sources: gen.sources, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
+		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version,
+	})
+	if err != nil {
+		return fmt.Errorf("make receiver: %w", err)
+	}
+	if err := o.Registry.Register(&statsCollector{stats: g.ledger.Stats, now: g.ledger.Now}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return g.makeAdmin()
+}
+
+func (g *Gateway) makeAdmin() error {
+	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: g.ledger, Now: g.opts.Now})
+	if err != nil {
+		return fmt.Errorf("make account: %w", err)
+	}
+	token, err := adminToken(g.start.TokenFile(), g.log)
+	if err != nil {
+		return err
+	}
+	g.admin, err = admin.New(admin.Config{
+		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder},
+		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TokenHash: admin.HashToken(token),
+		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,
+		Log: g.log, Build: buildOf(g.opts), Now: g.opts.Now,
+	})
+	if err != nil {
+		return fmt.Errorf("make admin listener: %w", err)
+	}
+	return nil
+}
+
+// listen takes both sockets; connections wait in them until they are served.
+func (g *Gateway) listen(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if g.ingest, err = lc.Listen(ctx, "tcp", g.start.Listen); err != nil {
+		return fmt.Errorf("listen for events: %w", err)
+	}
+	if g.admis, err = lc.Listen(ctx, "tcp", g.start.Admin.Listen); err != nil {
+		return fmt.Errorf("listen for operators: %w", err)
+	}
+	return nil
+}
+
+// isReady is nil while new events are welcome. Being busy is not a reason:
+// taking the only instance out of service turns a polite 503 into a refusal.
+func (g *Gateway) isReady() error {
+	if p := g.phase.Load(); p != nil {
+		return errors.New(*p)
+	}
+	return g.ledger.Health(context.Background())
+}

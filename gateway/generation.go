@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/forward"
+	"github.com/onceward/onceward/receiver"
+	"github.com/onceward/onceward/verify"
+)
+
+// generation is what one configuration makes of sources and targets. It is
+// built whole before anything of it is served.
+type generation struct {
+	cfg     *Config
+	sources []*receiver.Source
+	trusted []netip.Prefix
+	targets []forward.Target
+}
+
+// build turns a checked configuration into a generation.
+func build(cfg *Config) (*generation, error) {
+	gen := &generation{cfg: cfg, trusted: prefixes(cfg.TrustedProxies)}
+	for i := range cfg.Sources {
+		s, err := cfg.Sources[i].build(cfg.Retention)
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %w", cfg.Sources[i].Name, err)
+		}
+		gen.sources = append(gen.sources, s)
+	}
+	for i := range cfg.Targets {
+		t, err := cfg.Targets[i].build()
+		if err != nil {
+			return nil, fmt.Errorf("target %q: %w", cfg.Targets[i].Name, err)
+		}
+		gen.targets = append(gen.targets, t)
+	}
+	return gen, nil
+}
+
+// build is the source as the receiver takes it.
+func (s *SourceConfig) build(general RetentionConfig) (*receiver.Source, error) {
+	row, ok := verify.Lookup(s.Provider)
+	if !ok {
+		return nil, fmt.Errorf("unknown provider %q", s.Provider)
+	}
+	out := &receiver.Source{
+		Name: s.Name, Path: s.ListenPath(), Row: row, Verifier: s.verifier, Offline: s.offline,
+		Former: s.Formerly, Window: time.Duration(s.Window), Conflict: dedupe.Conflict(s.OnConflict),
+		NoID: verify.NoID(s.NoID), Guard: guardOf(s.Guard), Retention: s.Retention.over(general),
+		BodyLimit: int64(s.BodyLimit), Patience: row.Patience, PublicURL: s.PublicURL,
+		MaxElements: s.MaxElements, Batch: s.Batch,
+	}
+	if s.Key != "" {
+		t, err := dedupe.ParseKeyTemplate(s.Key)
+		if err != nil {
+			return nil, err
+		}
+		out.Keys = t
+	}
+	for _, t := range s.Targets {
+		out.Routes = append(out.Routes, receiver.Route{Target: t})
+	}
+	for _, r := range s.Routes {
+		out.Routes = append(out.Routes, receiver.Route{Target: r.Target, Types: r.Types})
+	}
+	return out, nil
+}
+
+// guardOf is the word of the file in the ledger's terms.
+func guardOf(word string) dedupe.Guard {
+	if word == string(verify.GuardOff) {
+		return dedupe.GuardOff
+	}
+	return dedupe.Guard(word)
+}
+
+// build is the target as the forwarder takes it.
+func (t *TargetConfig) build() (forward.Target, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return forward.Target{}, fmt.Errorf("url can't be parsed") // the error of Parse would show it
+	}
+	out := forward.Target{
+		Name: t.Name, URL: u, Timeout: time.Duration(t.Timeout), Concurrency: t.Concurrency,
+		Schedule: forward.Schedule{Initial: time.Duration(t.Initial), Factor: t.Factor, Max: time.Duration(t.Max)},
+		GiveUp:   time.Duration(t.GiveUpAfter), DeadOn: t.DeadOn, RetryOn: t.RetryOn, Former: t.Formerly, Allow: prefixes(t.Allow),
+	}
+	if len(t.Headers) > 0 {
+		out.Headers = make(map[string]forward.Secret, len(t.Headers))
+	}
+	for name, v := range t.Headers {
+		out.Headers[name] = forward.Secret(v.Value.Reveal())
+	}
+	for _, s := range t.SigningSecrets {
+		sec, err := forward.ParseSigningSecret(s.Value.Reveal())
+		if err != nil {
+			return forward.Target{}, fmt.Errorf("signing secret %q: %w", s.ID, err)
+		}
+		out.Signing = append(out.Signing, sec)
+	}
+	return out, nil
+}
+
+func prefixes(ps []Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range ps {
+		out = append(out, p.Prefix)
+	}
+	return out
+}

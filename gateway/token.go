@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// minToken is the shortest admin token that is taken from a file.
+const minToken = 16
+
+// adminToken reads the token, or makes it at the first start: 32 random bytes
+// in a file that only its owner reads. The value is never logged.
+func adminToken(path string, log *slog.Logger) (string, error) {
+	token, err := newToken(path)
+	if err == nil {
+		log.Info("admin token made", "event", "admin.token", "file", path)
+		return token, nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make admin token %q: %w", path, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("admin token: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		log.Warn("admin token is readable by others", "event", "admin.token", "file", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("admin token: %w", err)
+	}
+	if token = strings.TrimSpace(string(b)); len(token) < minToken {
+		return "", fmt.Errorf("admin token %q: is shorter than %d bytes; remove the file and a new one is made", path, minToken)
+	}
+	return token, nil
+}
+
+// newToken writes a token to a temporary file and links it into place, so
+// that a crash leaves a whole file or none. An existing file stays.
+func newToken(path string) (string, error) {
+	if _, err := os.Lstat(path); err == nil {
+		return "", fs.ErrExist
+	}
+	token := base64.RawURLEncoding.EncodeToString(randomBytes(32))
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(token + "\n")
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return "", err
+	}
+	return token, os.Link(tmp.Name(), path)
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return b
+}

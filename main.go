@@ -1,0 +1,23 @@
+// Command onceward receives webhooks, verifies them over their exact bytes,
+// keeps each event once, and forwards it until it has landed.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"os"
+
+	"github.com/onceward/onceward/cli"
+)
+
+// config is the shipped configuration: what `onceward serve` starts from where
+// there is no other.
+//
+//go:embed config.toml
+var config []byte
+
+func main() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.IO{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.LookupEnv, Config: config,
+	}))
+}
