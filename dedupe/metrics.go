@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 			Help: "Calls the store refused or failed, by operation and kind.",
 		}, []string{"op", "kind"}),
 	}
-	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "closed", "fatal", "invalid"} {
+	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "invalid"} {
 		m.errors.WithLabelValues(opAccept, kind)
 	}
 	for _, kind := range [...]string{"overloaded", "closed", "fatal"} {
@@ -74,6 +74,8 @@ func kindOf(err error) string {
 		return "fatal"
 	case errors.Is(err, ErrDiskLow):
 		return "disk_low"
+	case errors.Is(err, ErrDamaged):
+		return "damaged"
 	case errors.Is(err, ErrTooLarge):
 		return "too_large"
 	case errors.Is(err, ErrClosed):

@@ -1,7 +1,9 @@
 package dedupe
 
 import (
+	"cmp"
 	"container/heap"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -62,8 +64,8 @@ type queue struct {
 	head      int
 	retry     dueHeap
 	leased    map[event.Ref]lease
-	expiry    []leaseEnd // leases in the order in which they end
-	cancelled map[event.Ref]uint16
+	expiry    []leaseEnd // a heap by end; those of leases that ended otherwise are stale
+	cancelled map[generation]struct{}
 	tokens    uint64
 	open      int64 // all open deliveries, also those not in memory
 	dead      int64
@@ -84,6 +86,13 @@ type leaseEnd struct {
 	ref   event.Ref
 	token uint64
 	until int64
+}
+
+// generation names an entry that was cancelled while it waited; it is passed
+// over when its turn comes.
+type generation struct {
+	ref event.Ref
+	n   uint16
 }
 
 type dueHeap []Entry
@@ -109,7 +118,7 @@ func (s *Schedule) queue(target string) *queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q = s.queues[target]; q == nil {
-		q = &queue{wake: make(chan struct{}, 1), leased: map[event.Ref]lease{}, cancelled: map[event.Ref]uint16{}}
+		q = &queue{wake: make(chan struct{}, 1), leased: map[event.Ref]lease{}, cancelled: map[generation]struct{}{}}
 		s.queues[target] = q
 	}
 	return q
@@ -205,7 +214,7 @@ func (s *Schedule) Lease(target string, n int, ttl time.Duration) (leases []Leas
 		}
 		q.tokens++
 		q.leased[e.Ref] = lease{entry: e, token: q.tokens, until: until}
-		q.expiry = append(q.expiry, leaseEnd{e.Ref, q.tokens, until})
+		q.ends(leaseEnd{e.Ref, q.tokens, until})
 		leases = append(leases, Lease{Delivery: e.Delivery(target), Token: q.tokens, Until: time.UnixMilli(until)})
 	}
 	if due, ok := q.nextDue(); ok {
@@ -218,25 +227,72 @@ func (s *Schedule) Lease(target string, n int, ttl time.Duration) (leases []Leas
 func (q *queue) reclaim(now int64) {
 	for len(q.expiry) > 0 {
 		end := q.expiry[0]
-		l, ok := q.leased[end.ref]
-		live := ok && l.token == end.token
-		if live && l.pinned {
-			// Its result is being written; Settle ends it.
-			if end.until > now {
-				return
-			}
-			live = false
-		}
-		if live && l.until == end.until {
+		if l, live := q.live(end); live {
 			if end.until > now {
 				return
 			}
 			delete(q.leased, end.ref)
 			heap.Push(&q.retry, l.entry)
 		}
-		q.expiry = q.expiry[1:]
+		q.expiry = popEnd(q.expiry)
 	}
-	q.expiry = nil
+}
+
+// live is the lease that end ends, unless it ended otherwise, was extended, or
+// its result is being written: then Settle ends it.
+func (q *queue) live(end leaseEnd) (lease, bool) {
+	l, ok := q.leased[end.ref]
+	return l, ok && l.token == end.token && l.until == end.until && !l.pinned
+}
+
+// ends notes when a lease ends, and forgets the stale ends before they
+// outnumber the leases.
+func (q *queue) ends(end leaseEnd) {
+	if len(q.expiry) > 1024 && len(q.expiry) > 2*len(q.leased) {
+		kept := q.expiry[:0]
+		for _, e := range q.expiry {
+			if _, live := q.live(e); live {
+				kept = append(kept, e)
+			}
+		}
+		slices.SortFunc(kept, func(a, b leaseEnd) int { return cmp.Compare(a.until, b.until) })
+		q.expiry = kept
+	}
+	q.expiry = pushEnd(q.expiry, end)
+}
+
+// pushEnd and popEnd are a heap without the allocations of container/heap.
+func pushEnd(h []leaseEnd, end leaseEnd) []leaseEnd {
+	h = append(h, end)
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if h[up].until <= h[i].until {
+			break
+		}
+		h[up], h[i] = h[i], h[up]
+		i = up
+	}
+	return h
+}
+
+func popEnd(h []leaseEnd) []leaseEnd {
+	last := len(h) - 1
+	h[0] = h[last]
+	h = h[:last]
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= last {
+			return h
+		}
+		if down+1 < last && h[down+1].until < h[down].until {
+			down++
+		}
+		if h[i].until <= h[down].until {
+			return h
+		}
+		h[i], h[down] = h[down], h[i]
+		i = down
+	}
 }
 
 // pop removes the earliest entry that is due.
@@ -251,12 +307,20 @@ func (q *queue) pop(now int64) (Entry, bool) {
 		} else {
 			heap.Pop(&q.retry)
 		}
-		if g, gone := q.cancelled[e.Ref]; gone && g == e.Generation {
-			delete(q.cancelled, e.Ref)
+		if q.gone(e) {
+			delete(q.cancelled, generation{e.Ref, e.Generation})
 			continue
 		}
 		return e, true
 	}
+}
+
+func (q *queue) gone(e Entry) bool {
+	if len(q.cancelled) == 0 {
+		return false
+	}
+	_, gone := q.cancelled[generation{e.Ref, e.Generation}]
+	return gone
 }
 
 func (q *queue) peek() (e Entry, fresh, ok bool) {
@@ -283,6 +347,12 @@ func (q *queue) advance() {
 func (q *queue) nextDue() (int64, bool) {
 	e, _, ok := q.peek()
 	due := e.Due
+	for len(q.expiry) > 0 {
+		if _, live := q.live(q.expiry[0]); live {
+			break
+		}
+		q.expiry = popEnd(q.expiry)
+	}
 	if len(q.expiry) > 0 && (!ok || q.expiry[0].until < due) {
 		due, ok = q.expiry[0].until, true
 	}
@@ -297,7 +367,7 @@ func (s *Schedule) Fence(l Lease) (Entry, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	cur, ok := q.leased[l.Delivery.Event]
-	if !ok || cur.token != l.Token {
+	if !ok || cur.token != l.Token || cur.pinned { // pinned: the same batch ends it already
 		return Entry{}, false
 	}
 	cur.pinned = true
@@ -356,21 +426,21 @@ func (s *Schedule) Extend(l Lease, ttl time.Duration) bool {
 	}
 	cur.until = until
 	q.leased[l.Delivery.Event] = cur
-	q.expiry = append(q.expiry, leaseEnd{l.Delivery.Event, l.Token, until})
+	q.ends(leaseEnd{l.Delivery.Event, l.Token, until})
 	return true
 }
 
 // Cancel closes an open delivery. Its lease, if it is under one, is lost.
-func (s *Schedule) Cancel(target string, ref event.Ref, generation uint16) {
+func (s *Schedule) Cancel(target string, ref event.Ref, gen uint16) {
 	q := s.queue(target)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open--
-	if l, ok := q.leased[ref]; ok && l.entry.Generation == generation {
+	if l, ok := q.leased[ref]; ok && l.entry.Generation == gen {
 		delete(q.leased, ref)
 		return
 	}
-	q.cancelled[ref] = generation
+	q.cancelled[generation{ref, gen}] = struct{}{}
 }
 
 // Dead counts a dead delivery found at start (+1) or opened again (-1).
@@ -397,12 +467,16 @@ func (s *Schedule) Stats() map[string]TargetStats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := make(map[string]TargetStats, len(s.queues))
+	now := s.now().UnixMilli()
 	for name, q := range s.queues {
 		q.mu.Lock()
-		st := TargetStats{Pending: q.open - int64(len(q.leased)), Leased: int64(len(q.leased)), Dead: q.dead}
-		if st.Pending < 0 {
-			st.Pending = 0
+		st := TargetStats{Dead: q.dead}
+		for _, l := range q.leased {
+			if l.pinned || l.until > now {
+				st.Leased++
+			}
 		}
+		st.Pending = max(q.open-st.Leased, 0)
 		oldest := int64(0)
 		q.each(func(e Entry) {
 			if oldest == 0 || e.Opened < oldest {
@@ -421,11 +495,12 @@ func (s *Schedule) Stats() map[string]TargetStats {
 }
 
 func (q *queue) each(f func(Entry)) {
-	for _, e := range q.fresh[q.head:] {
-		f(e)
-	}
-	for _, e := range q.retry {
-		f(e)
+	for _, waiting := range [...][]Entry{q.fresh[q.head:], q.retry} {
+		for _, e := range waiting {
+			if !q.gone(e) {
+				f(e)
+			}
+		}
 	}
 	for _, l := range q.leased {
 		f(l.entry)
@@ -486,7 +561,7 @@ func (s *Schedule) Refill(target string) (offer func(Entry), done func(whole boo
 		if _, held := q.known[e.Ref]; held {
 			return
 		}
-		if g, gone := q.cancelled[e.Ref]; gone && g == e.Generation {
+		if q.gone(e) {
 			return
 		}
 		q.place(e, s.cap)

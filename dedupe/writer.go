@@ -98,6 +98,7 @@ func (w *Writer) depth() float64 {
 //     the request's turn came.
 //   - ErrDiskLow when the ledger refuses new events for lack of space.
 //   - ErrTooLarge when the request can never fit one transaction.
+//   - ErrDamaged when the ledger can't read a claim it needs.
 //   - ErrClosed after Run has ended.
 //   - ErrFatal when the ledger failed: the outcome is unknown, and the same
 //     request may be sent again after a restart.
@@ -105,7 +106,7 @@ func (w *Writer) depth() float64 {
 // Once the request's turn has come the end of ctx is ignored: the answer is
 // always what is on disk.
 func (w *Writer) Accept(ctx context.Context, req *Request) error {
-	req.Outcomes = nil
+	req.Outcomes, req.Err = nil, nil
 	if len(req.Items) == 0 {
 		return nil
 	}
@@ -292,18 +293,18 @@ func (w *Writer) write(ctx context.Context, f *flight) error {
 	err := w.cfg.Ledger.Commit(ctx, &f.batch)
 	w.metrics.commit.Observe(time.Since(started).Seconds())
 	w.metrics.items.Observe(float64(f.items))
-	switch {
-	case err == nil:
-		for _, q := range f.requests {
-			answer1(q, q.req.Err) // the ledger may have refused one alone
+	for _, q := range f.requests {
+		if err == nil && q.req.Err == nil && len(q.req.Outcomes) != len(q.req.Items) {
+			err = errors.New("ledger gave no outcome")
 		}
-		answer(f.results, nil)
-	case errors.Is(err, ErrDiskLow):
-		answer(f.requests, err)
-		answer(f.results, nil)
-	default:
+	}
+	if err != nil {
 		return w.fail(f, err)
 	}
+	for _, q := range f.requests {
+		answer(q, q.req.Err) // the ledger may have refused one alone
+	}
+	answerAll(f.results, nil)
 	return nil
 }
 
@@ -315,8 +316,8 @@ func (w *Writer) fail(f *flight, err error) error {
 	}
 	w.metrics.count(opCommit, err)
 	w.close(err)
-	answer(f.requests, err)
-	answer(f.results, err)
+	answerAll(f.requests, err)
+	answerAll(f.results, err)
 	w.mu.Lock()
 	var waiting []*waiter
 	for _, l := range [...]*waitList{&w.requests, &w.results} {
@@ -326,18 +327,18 @@ func (w *Writer) fail(f *flight, err error) error {
 		}
 	}
 	w.mu.Unlock()
-	answer(waiting, err)
+	answerAll(waiting, err)
 	return fmt.Errorf("commit batch: %w", err)
 }
 
-// answer wakes callers. An outcome that is not durable is taken back first.
-func answer(qs []*waiter, err error) {
+func answerAll(qs []*waiter, err error) {
 	for _, q := range qs {
-		answer1(q, err)
+		answer(q, err)
 	}
 }
 
-func answer1(q *waiter, err error) {
+// answer wakes a caller. An outcome that is not durable is taken back first.
+func answer(q *waiter, err error) {
 	if err != nil && q.req != nil {
 		q.req.Outcomes = nil
 	}

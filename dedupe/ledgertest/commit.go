@@ -22,10 +22,10 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 	for _, r := range b.Results {
 		m.finish(r, now)
 	}
-	var refused error
 	for _, req := range b.Requests {
+		req.Outcomes, req.Err = nil, nil
 		if m.diskLow {
-			req.Outcomes, refused = nil, dedupe.ErrDiskLow
+			req.Err = dedupe.ErrDiskLow
 			continue
 		}
 		if err := m.accept(req, now); err != nil {
@@ -33,11 +33,9 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 			return err
 		}
 	}
-	if refused == nil || len(b.Results) > 0 {
-		m.disk.Batches++
-		m.disk.Mark = now
-	}
-	return refused
+	m.disk.Batches++
+	m.disk.Mark = now
+	return nil
 }
 
 // writable is an error when no batch, or not this one, can be written.

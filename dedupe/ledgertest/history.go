@@ -1,9 +1,11 @@
 package ledgertest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,6 +31,13 @@ func (r rapidTB) TempDir() string {
 // histories does the same random things to the engine and to a Memory and
 // compares all they say.
 func histories(t *testing.T, h Harness) {
+	if checks := flag.Lookup("rapid.checks"); h.Histories > 0 && checks != nil {
+		was := checks.Value.String()
+		if err := checks.Value.Set(strconv.Itoa(h.Histories)); err != nil {
+			t.Fatalf("set the number of histories: %v", err)
+		}
+		t.Cleanup(func() { _ = checks.Value.Set(was) })
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		newHistory(rapidTB{rt}, h).run()
 	})

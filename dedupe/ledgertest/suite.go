@@ -50,6 +50,9 @@ type Harness struct {
 
 	ChunkSize int // at which the engine cuts bodies; 0 = 512 KiB
 	BodyLimit int // the largest body taken; 0 = 32 MiB
+	// Histories is how many random histories are tried; 0 leaves it to the
+	// flags of the test binary.
+	Histories int
 }
 
 // start is when all tests begin; the engines under test have no other date.
