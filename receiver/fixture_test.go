@@ -246,7 +246,9 @@ func (m message) value(name string) string {
 	return ""
 }
 
-func (m message) replace(name, value string) message { return m.without(name).with(name + ": " + value) }
+func (m message) replace(name, value string) message {
+	return m.without(name).with(name + ": " + value)
+}
 
 func (m message) head(host string) string {
 	method := m.method
@@ -294,9 +296,16 @@ func (f *fixture) send(t testing.TB, m message) reply {
 func (f *fixture) raw(t testing.TB, text string) reply {
 	t.Helper()
 	conn := f.dial(t)
-	defer conn.Close()
-	// A server that answers early may close before all is written.
-	_, _ = io.WriteString(conn, text)
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		// A server that answers early takes no more: the answer counts.
+		_, _ = io.WriteString(conn, text)
+	}()
+	defer func() {
+		conn.Close()
+		<-wrote
+	}()
 	method, _, _ := strings.Cut(text, " ")
 	got, err := readReply(bufio.NewReader(conn), method)
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // farewell is how long connections are told to close before they are closed:
@@ -26,7 +24,9 @@ const maxAnswer = maxAdmission + 10*time.Second
 // way are answered. Those that take longer than the drain time-out are cut,
 // which is an error. Serve closes ln.
 func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
+	limited := newLimiter(ln, r.cfg.MaxConns)
 	srv := &http.Server{
+		ConnState:         limited.release,
 		Handler:           r.Handler(),
 		ReadHeaderTimeout: r.cfg.HeaderTimeout,
 		ReadTimeout:       r.cfg.BodyTimeout,
@@ -36,7 +36,7 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(netutil.LimitListener(ln, r.cfg.MaxConns)) }()
+	go func() { done <- srv.Serve(limited) }()
 	r.log.Info("ingest listens", "event", "ingest.listen", "addr", ln.Addr().String(), "version", r.cfg.Version)
 	select {
 	case err := <-done:
