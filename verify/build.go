@@ -32,7 +32,9 @@ func New(cfg Config) (*Verifier, error) {
 		return nil, fmt.Errorf("provider %s: %w", row.Name, err)
 	}
 	row.IDSigned, row.BodySigned = v.coversID(), v.auth.coversBody()
-	row.Modes = []Mode{mode}
+	if row.Modes = []Mode{mode}; len(mode.ID) > 0 {
+		row.ID = mode.ID
+	}
 	row.addHeaders(&mode, v.read)
 	v.row = row
 	return v, nil
@@ -105,7 +107,21 @@ func (v *Verifier) authFor(cfg Config) error {
 	}
 	auth, keys, err := m.compile(v.read.id, cfg.Secrets, cfg.PublicKeys)
 	v.auth, v.keys = auth, keys
-	return errors.Join(err, uniqueLabels(cfg.Secrets), uniqueLabels(cfg.PublicKeys))
+	return errors.Join(err, m.fits(cfg), uniqueLabels(cfg.Secrets), uniqueLabels(cfg.PublicKeys))
+}
+
+// fits refuses keys that the mode would never look at: whoever wrote them thinks
+// that they protect something.
+func (m *Mode) fits(cfg Config) error {
+	switch {
+	case m.None && len(cfg.Secrets)+len(cfg.PublicKeys) > 0:
+		return fmt.Errorf("auth %q: verifies nothing and takes no secrets", m.Name)
+	case m.PublicKey != nil && len(cfg.Secrets) > 0 && len(cfg.PublicKeys) == 0:
+		return fmt.Errorf("auth %q: takes public keys, not secrets", m.Name)
+	case m.PublicKey == nil && len(cfg.PublicKeys) > 0:
+		return fmt.Errorf("auth %q: takes secrets, not public keys", m.Name)
+	}
+	return nil
 }
 
 // scheme returns the mode's signature scheme, nil where it has none.

@@ -33,10 +33,7 @@ func TestHostileBodies(t *testing.T) {
 			if m.PublicKey != nil {
 				continue
 			}
-			v, err := New(Config{Row: row, Auth: m.Name, Secrets: secrets(secretFor(m))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := mustNew(t, Config{Row: row, Auth: m.Name, Secrets: modeSecrets(m)})
 			for name, body := range hostileBodies() {
 				for _, ct := range []string{"application/json", "application/x-www-form-urlencoded", ""} {
 					h := http.Header{"Content-Type": {ct}}
@@ -70,6 +67,14 @@ func secretFor(m Mode) string {
 	default:
 		return "a secret of some length"
 	}
+}
+
+// modeSecrets returns what the mode takes: one secret, or none at all.
+func modeSecrets(m Mode) []Secret {
+	if m.None || m.PublicKey != nil {
+		return nil
+	}
+	return secrets(secretFor(m))
 }
 
 // request turns what was signed into what arrives.
@@ -118,10 +123,7 @@ func TestNilRequestParts(t *testing.T) {
 	t.Parallel()
 	for _, row := range Providers() {
 		for _, m := range row.Modes {
-			v, err := New(Config{Row: row, Auth: m.Name, Secrets: secrets(secretFor(m))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := mustNew(t, Config{Row: row, Auth: m.Name, Secrets: modeSecrets(m)})
 			if res := v.Verify(&Request{}); (res.Reason == OK) != m.None {
 				t.Errorf("%s %s: a request of nothing is %s", row.Name, m.Name, res.Reason)
 			}

@@ -15,7 +15,7 @@ func TestSignRoundTrip(t *testing.T) {
 	pairs := signers(t)
 	for _, row := range Providers() {
 		for _, m := range row.Modes {
-			cfg := Config{Row: row, Auth: m.Name, Secrets: secrets(secretFor(m))}
+			cfg := Config{Row: row, Auth: m.Name, Secrets: modeSecrets(m)}
 			req := SignRequest{Now: now, ID: "ev-1", Type: "a.b", URL: "https://a.test/in/x"}
 			if m.PublicKey != nil {
 				cfg.PublicKeys = secrets(pemKey(t, pairs[m.PublicKey.Algorithm].Public()))
@@ -137,7 +137,8 @@ func TestGuard(t *testing.T) {
 		{"github", "", "", GuardFlag}, {"github", "", GuardDrop, GuardDrop}, {"github", "", GuardOff, GuardOff}, {"shopify", "", "", GuardFlag},
 		{"stripe", "", "", GuardOff}, {"stripe", "", GuardDrop, GuardDrop}, {"gitlab", "token", "", GuardOff}, {"none", "", "", GuardOff},
 	} {
-		v := mustNew(t, Config{Row: lookup(t, tt.provider), Auth: tt.auth, Guard: tt.set, Secrets: secrets("a")})
+		mode, _ := lookup(t, tt.provider).pickMode(tt.auth)
+		v := mustNew(t, Config{Row: lookup(t, tt.provider), Auth: tt.auth, Guard: tt.set, Secrets: modeSecrets(mode)})
 		if v.Guard() != tt.want || v.Row().Guard != tt.want {
 			t.Errorf("%s, set to %q: %s", tt.provider, tt.set, v.Guard())
 		}
