@@ -121,47 +121,50 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 // it has no body or one that can be had again. A body that is a plain reader
 // keeps it from that; NopCloser keeps head and body in one write.
 //
-// A length of 0 can't be said of a plain reader. Where a method usually has no
-// body the transport finds out by reading and sends none. For the others it
-// would send an empty chunked body; they get none, with the length said, and
-// the key's name is spelt in lower case, which is the same on the wire but not
-// to the transport, which looks for its canonical form. Over HTTP/2 the
-// transport may still resend a stream that the server refused, so there a
-// second connection for the same attempt ends it.
+// Of a plain reader the transport can't say that its length is 0: it would
+// send an empty chunked body. Safe methods get one with an encoding that
+// switches that off and adds no header. The others get no body, and the key's
+// name is spelt in lower case, which is the same on the wire but not to the
+// transport, which looks for its canonical form. Over HTTP/2 the transport may
+// still send a stream again that the server refused, so there a second
+// connection for the same attempt ends it.
 func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *http.Request {
 	switch {
 	case len(body) > 0:
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.ContentLength = int64(len(body))
-	case usuallyEmpty(req.Method):
-		req.Body = io.NopCloser(emptyBody{})
+	case safe(req.Method):
+		req.Body = io.NopCloser(bytes.NewReader(nil))
+		req.TransferEncoding = identity
 	default:
 		req.Body = http.NoBody
 		req.Header[strings.ToLower(headerKey)] = req.Header[headerKey]
 		delete(req.Header, headerKey)
 		if b.https {
-			conns := 0
-			guarded, cancel := context.WithCancelCause(ctx)
-			ctx = httptrace.WithClientTrace(guarded, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-				if conns++; conns > 1 {
-					cancel(errResend)
-				}
-			}})
+			ctx = onConnection(ctx)
 		}
 	}
 	return req.WithContext(ctx)
 }
 
-// emptyBody is a body of length 0 that the transport can't know to be one.
-type emptyBody struct{}
+var identity = []string{"identity"}
 
-func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
+// onConnection is ctx for one connection: asking for a second one ends it,
+// before anything is written to that.
+func onConnection(ctx context.Context) context.Context {
+	conns := 0
+	ctx, cancel := context.WithCancelCause(ctx)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		if conns++; conns > 1 {
+			cancel(errResend)
+		}
+	}})
+}
 
-// usuallyEmpty names the methods for which the transport reads a body first
-// to see whether there is one.
-func usuallyEmpty(method string) bool {
+// safe names the methods that the transport takes for safe to send again.
+func safe(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, "PROPFIND", "SEARCH":
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return true
 	}
 	return false
