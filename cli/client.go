@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,49 +9,58 @@ import (
 	"github.com/onceward/onceward/gateway"
 )
 
-// connect makes a client for the gateway that the flags or the config name. A
-// config with faults still says where the gateway is.
-func (a *app) connect() (*admin.Client, error) {
-	addr, file := a.flags.addr, a.flags.tokenFile
-	if addr == "" || file == "" {
-		cfg, faults, _, err := a.load(false)
-		if err != nil {
-			return nil, err
-		}
-		if addr == "" {
-			addr = reachable(cfg.Admin.Listen)
-		}
-		if file == "" {
-			file = cfg.TokenFile()
-		}
-		if addr == "" {
-			writeFaults(a.Stderr, faults, palette{})
-			return nil, fail(exitConfig, "the config does not say where the gateway is; --addr does")
-		}
+// place is where the gateway and its token are.
+type place struct{ addr, tokenFile string }
+
+// find says where the gateway is, by the flags or by the config. A config with
+// faults still says it.
+func (a *app) find() (place, error) {
+	at := place{a.flags.addr, a.flags.tokenFile}
+	if at.addr != "" && at.tokenFile != "" {
+		return at, nil
 	}
-	token, err := readToken(file)
+	cfg, faults, _, err := a.load(false)
+	if err != nil {
+		return at, err
+	}
+	if at.addr == "" {
+		at.addr = cfg.Admin.Listen
+	}
+	if at.tokenFile == "" {
+		at.tokenFile = cfg.TokenFile()
+	}
+	if at.addr == "" {
+		writeFaults(a.Stderr, faults, palette{})
+		return at, fail(exitConfig, "the config does not say where the gateway is; --addr does")
+	}
+	return at, nil
+}
+
+// connect makes a client. Where there is no token to be read, it finds out
+// whether there is a gateway at all, which is the better thing to say.
+func (a *app) connect(ctx context.Context) (*admin.Client, error) {
+	at, err := a.find()
 	if err != nil {
 		return nil, err
 	}
-	c, err := admin.NewClient(admin.ClientConfig{Addr: addr, Token: token})
+	token, tokenErr := admin.ReadToken(at.tokenFile)
+	c, err := admin.NewClient(admin.ClientConfig{Addr: at.addr, Token: token})
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	return c, nil
-}
-
-// readToken reads the admin token; it is in no error.
-func readToken(file string) (string, error) {
-	token, err := admin.ReadToken(file)
-	if err != nil {
-		return "", &codedError{exitNotAllowed, fmt.Errorf("%w (the gateway makes the token at its first start; --token-file names another file)", err)}
+	if tokenErr == nil {
+		return c, nil
 	}
-	return token, nil
+	defer c.Close()
+	if err := c.Ready(ctx); errors.Is(err, admin.ErrUnreachable) {
+		return nil, apiErr(err)
+	}
+	return nil, fail(exitNotAllowed, "%w (the gateway made it at its first start; --token-file names another file)", tokenErr)
 }
 
 // call connects and hands the client on; errors get their exit codes.
-func (a *app) call(do func(*admin.Client) error) error {
-	c, err := a.connect()
+func (a *app) call(ctx context.Context, do func(*admin.Client) error) error {
+	c, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}

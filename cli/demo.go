@@ -7,7 +7,9 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,6 +72,9 @@ func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
 	if f.events < minDemoEvents || f.events > 10_000 {
 		return usage("--events %d: want %d to 10000", f.events, minDemoEvents)
 	}
+	// A reader that goes away (`| head`) ends the demo in order, too.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGPIPE)
+	defer stop()
 	dir, err := os.MkdirTemp("", "onceward-demo-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the demo: %w", err)
@@ -104,7 +109,7 @@ func (d *demo) build(opts gateway.Options) error {
 	if d.target, err = newDemoTarget(); err != nil {
 		return err
 	}
-	path, err := d.writeConfig("127.0.0.1:0", "127.0.0.1:0")
+	path, err := d.writeConfig("gateway.toml", "127.0.0.1:0", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -138,7 +143,7 @@ func (d *demo) run(ctx context.Context) error {
 	stopTarget()
 	err = errors.Join(err, <-targetEnded)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil // Ctrl-C is how a person ends the demo
+		return fail(exitFailed, "ended before everything was delivered and counted")
 	}
 	return err
 }
@@ -177,14 +182,14 @@ func (d *demo) play(ctx context.Context) error {
 	}
 }
 
-// connect reaches the gateway as an operator would, and writes a config with
-// the real addresses for commands in another terminal.
+// connect reaches the gateway as an operator would, and writes a second config,
+// with the addresses that came out, for commands in another terminal.
 func (d *demo) connect() (path string, err error) {
 	ingest, adminAddr := d.gw.Addr()
-	if path, err = d.writeConfig(ingest, adminAddr); err != nil {
+	if path, err = d.writeConfig("config.toml", ingest, adminAddr); err != nil {
 		return "", err
 	}
-	token, err := readToken(filepath.Join(d.dir, "data", gateway.TokenFileName))
+	token, err := admin.ReadToken(filepath.Join(d.dir, "data", gateway.TokenFileName))
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +198,7 @@ func (d *demo) connect() (path string, err error) {
 }
 
 func (d *demo) intro() {
-	d.view.say("%s  four signed senders → gateway → a service that fails now and then\n", d.view.p.bold("onceward demo"))
+	d.view.say("%s  four providers → gateway → a target that fails now and then\n", d.view.p.bold("onceward demo"))
 }
 
 // sendAll sends the planned requests, while a watcher tells what becomes of
@@ -293,7 +298,7 @@ func (d *demo) outro(path string) {
 	v.say("\nThe gateway stays up until Ctrl-C.")
 	v.say("  admin   http://%s/", adminAddr)
 	v.say("  token   %s", filepath.Join(d.dir, "data", gateway.TokenFileName))
-	v.say("  ingest  http://%s/in/{stripe,github,slack,standard_webhooks}", ingest)
+	v.say("  ingest  http://%s/in/{stripe,github,slack,standard}", ingest)
 	v.say("Try, in another terminal:")
 	v.say("  export ONCEWARD_CONFIG=%s", path)
 	for _, cmd := range []string{"status", "events list --limit 5", "deliveries list -o jsonl", "trigger stripe invoice.paid --repeat 1", "refusals list"} {

@@ -30,7 +30,8 @@ const (
 
 // demoProvider is one of the demo's senders: a provider's shape and its events.
 type demoProvider struct {
-	name   string // of the provider and of the source
+	name   string // of the provider
+	source string
 	secret string
 	types  []string
 	body   func(id, typ string, n int) any
@@ -42,10 +43,10 @@ type demoProvider struct {
 // provider's form.
 func demoProviders() ([]*demoProvider, error) {
 	ps := []*demoProvider{
-		{name: "stripe", types: []string{"invoice.paid", "charge.refunded", "customer.created"}, body: stripeBody},
-		{name: "github", types: []string{"push", "pull_request", "issues"}, body: githubBody},
-		{name: "slack", types: []string{"app_mention", "reaction_added"}, body: slackBody},
-		{name: "standard_webhooks", types: []string{"order.shipped", "order.created"}, body: standardBody},
+		{name: "stripe", source: "stripe", types: []string{"invoice.paid", "charge.refunded", "customer.created"}, body: stripeBody},
+		{name: "github", source: "github", types: []string{"push", "pull_request", "issues"}, body: githubBody},
+		{name: "slack", source: "slack", types: []string{"app_mention", "reaction_added"}, body: slackBody},
+		{name: "standard_webhooks", source: "standard", types: []string{"order.shipped", "order.created"}, body: standardBody},
 	}
 	for _, p := range ps {
 		p.secret = newSecret(p.name)
@@ -111,6 +112,7 @@ func standardBody(_, typ string, n int) any {
 // shot is one request to send.
 type shot struct {
 	provider *demoProvider
+	n        int // of the event, for people
 	id, typ  string
 	body     []byte
 	want     fate
@@ -161,12 +163,13 @@ func planShot(ps []*demoProvider, i int, want fate, fresh []shot, rnd *mathrand.
 		for j := len(fresh) - 1; j >= 0; j-- {
 			if s := fresh[j]; s.provider.name == "stripe" {
 				body, err := json.Marshal(s.provider.body(s.id, s.typ, 1000+i))
-				return shot{s.provider, s.id, s.typ, body, fateConflict}, err
+				s.body, s.want = body, fateConflict
+				return s, err
 			}
 		}
 	}
 	p := ps[i%len(ps)]
-	s := shot{provider: p, id: demoID(p.name, i), typ: p.types[rnd.IntN(len(p.types))], want: want}
+	s := shot{provider: p, n: i + 1, id: demoID(p.name, i), typ: p.types[rnd.IntN(len(p.types))], want: want}
 	var err error
 	s.body, err = json.Marshal(p.body(s.id, s.typ, i))
 	return s, err
@@ -210,7 +213,7 @@ func (s *demoSender) send(ctx context.Context, sh shot) sent {
 		signer = sh.provider.forger
 	}
 	began := s.now()
-	url := s.base + "/in/" + sh.provider.name
+	url := s.base + "/in/" + sh.provider.source
 	signed, err := signer.Sign(verify.SignRequest{Now: began, ID: sh.id, Type: sh.typ, URL: url, Body: sh.body})
 	if err != nil {
 		out.err = fmt.Errorf("sign for %s: %w", sh.provider.name, err)

@@ -27,7 +27,7 @@ func (v *demoView) say(format string, args ...any) {
 
 // line tells one thing about one event.
 func (v *demoView) line(sh shot, what, detail string) {
-	v.say("%s  %-17s  %-16s  %s  %s", v.p.dim(v.now().Format("15:04:05.000")), sh.provider.name, sh.typ, v.word(what), detail)
+	v.say("%s  %-8s  %-5s  %-16s  %s  %s", v.p.dim(v.now().Format("15:04:05.0")), sh.provider.source, fmt.Sprintf("#%d", sh.n), sh.typ, v.word(what), detail)
 }
 
 // word pads before it paints, so that columns stay straight.
@@ -51,11 +51,11 @@ func (v *demoView) word(what string) string {
 func (v *demoView) answered(s sent) {
 	switch s.got {
 	case fateRepeat:
-		v.line(s.shot, "repeat", "seen before: answered the same, nothing forwarded")
+		v.line(s.shot, "repeat", "answered the same, not forwarded again")
 	case fateConflict:
-		v.line(s.shot, "conflict", "known ID, other body: kept on record, not forwarded")
+		v.line(s.shot, "conflict", "known ID, other body: kept on record")
 	case fateRefused:
-		v.line(s.shot, "refused", fmt.Sprintf("forged signature: %d, nothing stored", s.status))
+		v.line(s.shot, "refused", fmt.Sprintf("forged signature: %d, nothing kept", s.status))
 	case fateError:
 		v.line(s.shot, "error", v.p.red(escape(s.problem())))
 	}

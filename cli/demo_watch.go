@@ -47,7 +47,7 @@ func newDemoWatch(client *admin.Client, view *demoView, now func() time.Time) *d
 func (w *demoWatch) accepted(s sent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stories[storyKey{s.provider.name, s.id}] = &story{sent: s}
+	w.stories[storyKey{s.provider.source, s.id}] = &story{sent: s}
 }
 
 // last says that no further event comes: Run ends when all are delivered.
@@ -113,7 +113,7 @@ func (w *demoWatch) tell(s *story, d admin.Delivery) {
 		w.line(s, "dead", "given up: "+lastOf(d))
 		s.over = true
 	case failed:
-		w.line(s, "retry", "the service "+failureWords(d)+"; trying again")
+		w.line(s, "retry", "target "+failureWords(d)+"; will retry")
 	default:
 		return
 	}
@@ -129,10 +129,13 @@ func (w *demoWatch) line(s *story, what, detail string) {
 }
 
 func deliveredHow(d admin.Delivery, s *story) string {
-	if d.Attempts > 1 {
-		return fmt.Sprintf("delivered at attempt %d, with the same idempotency key", d.Attempts)
+	switch {
+	case d.Attempts > 1 && !s.told:
+		return fmt.Sprintf("delivered at attempt %d", d.Attempts)
+	case d.Attempts > 1:
+		return fmt.Sprintf("at attempt %d, same Idempotency-Key", d.Attempts)
 	}
-	return fmt.Sprintf("on disk and answered in %s, then delivered", s.took.Round(100*time.Microsecond))
+	return fmt.Sprintf("answered in %s, delivered", s.took.Round(100*time.Microsecond))
 }
 
 // failureWords is how a delivery's last attempt failed.

@@ -36,7 +36,7 @@ func (a *app) eventsList(ctx context.Context, f admin.Filter, p pageFlags) error
 	if err := p.check(); err != nil {
 		return err
 	}
-	return a.call(func(c *admin.Client) error {
+	return a.call(ctx, func(c *admin.Client) error {
 		l := a.newList("RECEIVED", "REF", "SOURCE", "TYPE", "EVENT ID", "STATUS", "REPEATS")
 		more, err := pages(l, p.limit, p.all, func(cursor string, limit int) (dedupe.Page[admin.Event], error) {
 			return c.Events(ctx, f, cursor, limit)
@@ -75,7 +75,7 @@ func (a *app) eventsGetCmd() *cobra.Command {
 	var source string
 	c := leaf("get ID", "Show one event, its deliveries and its attempts", idHelp, cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
-			return a.call(func(c *admin.Client) error {
+			return a.call(ctx, func(c *admin.Client) error {
 				d, err := c.Event(ctx, args[0], source)
 				if err != nil {
 					return err
@@ -182,7 +182,7 @@ func (a *app) eventsBodyCmd() *cobra.Command {
 	long := "Writes the exact bytes that were received to stdout. On a terminal, control\ncharacters are shown and not obeyed.\n" + idHelp
 	c := leaf("body ID", "Write an event's exact bytes", long, cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
-			return a.call(func(c *admin.Client) error { return a.writeBody(ctx, c, args[0], source) })
+			return a.call(ctx, func(c *admin.Client) error { return a.writeBody(ctx, c, args[0], source) })
 		})
 	c.Flags().StringVar(&source, "source", "", "source in which to look up a provider's ID")
 	return c
@@ -216,7 +216,7 @@ func (a *app) deliveriesList(ctx context.Context, f admin.Filter, p pageFlags) e
 	if err := p.check(); err != nil {
 		return err
 	}
-	return a.call(func(c *admin.Client) error {
+	return a.call(ctx, func(c *admin.Client) error {
 		l := a.newList("RECEIVED", "REF", "SOURCE", "TYPE", "TARGET", "STATE", "ATTEMPTS", "LAST", "DUE")
 		more, err := pages(l, p.limit, p.all, func(cursor string, limit int) (dedupe.Page[admin.Delivery], error) {
 			return c.Deliveries(ctx, f, cursor, limit)

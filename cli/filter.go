@@ -11,21 +11,21 @@ import (
 type filterFlags struct{ admin.Filter }
 
 func (f *filterFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Source, "source", "", "only of this source")
-	fs.StringVar(&f.Type, "type", "", "only of this event type; * stands for any text")
-	fs.StringVar(&f.Target, "target", "", "only bound for this target")
-	fs.StringVar(&f.ID, "id", "", "only with this event ID of the provider")
-	fs.StringVar(&f.From, "from", "", "not older than this: a time (RFC 3339) or an age, as in 24h or 7d")
-	fs.StringVar(&f.To, "to", "", "older than this: a time or an age")
-	fs.StringVar(&f.Since, "since", "", "another word for --from")
+	fs.StringVar(&f.Source, "source", "", "only of this `source`")
+	fs.StringVar(&f.Type, "type", "", "only of this event `type`; * stands for any text")
+	fs.StringVar(&f.Target, "target", "", "only bound for this `target`")
+	fs.StringVar(&f.ID, "id", "", "only with this event `ID` of the provider")
+	fs.StringVar(&f.From, "from", "", "not older than `time`: RFC 3339, or an age as in 24h or 7d")
+	fs.StringVar(&f.To, "to", "", "older than `time`")
+	fs.StringVar(&f.Since, "since", "", "another word for --from; `time` as there")
 }
 
 func (f *filterFlags) registerStatus(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Status, "status", "", "only events that are pending, delivered, dead, cancelled or unrouted")
+	fs.StringVar(&f.Status, "status", "", "only events in `status` pending, delivered, dead, cancelled or unrouted")
 }
 
 func (f *filterFlags) registerState(fs *pflag.FlagSet) {
-	fs.StringVar(&f.State, "state", "", "only deliveries that are pending, leased, delivered, dead or cancelled")
+	fs.StringVar(&f.State, "state", "", "only deliveries in `state` pending, leased, delivered, dead or cancelled")
 }
 
 // pageFlags say how much of a list is wanted.

@@ -39,11 +39,11 @@ func (t *table) write(w io.Writer) error {
 
 // encode is v as JSON that is safe to show: characters that a terminal would
 // act on are written as \u escapes, which leaves the document the same.
-func encode(v any, indent string) ([]byte, error) {
+func encode(v any, prefix, indent string) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
+	enc.SetIndent(prefix, indent)
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode output: %w", err)
 	}
@@ -75,7 +75,7 @@ func (a *app) show(v any, view func(io.Writer) error) error {
 	case "jsonl":
 		indent = ""
 	}
-	out, err := encode(v, indent)
+	out, err := encode(v, "", indent)
 	if err != nil {
 		return err
 	}
@@ -117,20 +117,20 @@ func page[T any](l *listWriter, items []T, row func(T) []string) error {
 
 func (l *listWriter) object(item any) error {
 	if l.format == "jsonl" {
-		out, err := encode(item, "")
+		out, err := encode(item, "", "")
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(l.w, "%s\n", out)
 		return err
 	}
-	out, err := encode(item, "  ")
+	out, err := encode(item, "  ", "  ")
 	if err != nil {
 		return err
 	}
-	open := "[\n"
+	open := "[\n  "
 	if l.n > 0 {
-		open = ",\n"
+		open = ",\n  "
 	}
 	_, err = fmt.Fprintf(l.w, "%s%s", open, out)
 	return err

@@ -22,7 +22,7 @@ func (a *app) providersCmd() *cobra.Command {
 func (a *app) providersList(context.Context, []string) error {
 	return whole(a, providerViews(), []string{"NAME", "PROVIDER", "AUTH", "EVENT ID", "REMEMBERED", "FACTS"},
 		func(p providerView) []string {
-			return []string{p.Name, p.Title, strings.Join(p.Auth, ", "), dash(strings.Join(p.EventID, ", ")), p.Window, p.facts()}
+			return []string{p.Name, p.Title, strings.Join(p.Auth, ", "), clip(dash(strings.Join(p.EventID, ", ")), 40), p.Window, p.facts()}
 		})
 }
 

@@ -19,7 +19,7 @@ ends with 3. Listen addresses and the ledger's place need a restart.`
 func (a *app) reloadCmd() *cobra.Command {
 	return leaf("reload", "Read the config again, and wait for the result", reloadHelp, cobra.NoArgs,
 		func(ctx context.Context, _ []string) error {
-			return a.call(func(c *admin.Client) error {
+			return a.call(ctx, func(c *admin.Client) error {
 				got, err := c.Reload(ctx)
 				var api *admin.APIError
 				if errors.As(err, &api) && api.Code == admin.CodeConfig {
@@ -43,7 +43,7 @@ with 6 when something is damaged or missing.`
 func (a *app) ledgerCmd() *cobra.Command {
 	check := leaf("check", "Read the whole ledger and report every fault", ledgerCheckHelp, cobra.NoArgs,
 		func(ctx context.Context, _ []string) error {
-			return a.call(func(c *admin.Client) error {
+			return a.call(ctx, func(c *admin.Client) error {
 				report, err := c.Check(ctx)
 				if err != nil {
 					return err

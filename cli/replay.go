@@ -68,7 +68,7 @@ func (a *app) replay(ctx context.Context, args []string, f replayFlags) error {
 	if !f.yes && !f.dryRun && len(args) == 0 && !isTerminal(a.Stdin) {
 		return usage("replay: there is no terminal to ask on; say --yes to go ahead, or --dry-run to count")
 	}
-	return a.call(func(c *admin.Client) error {
+	return a.call(ctx, func(c *admin.Client) error {
 		if len(args) == 0 && !f.dryRun {
 			n, err := a.askReplay(ctx, c, req, f.yes)
 			if err != nil || n == 0 {
@@ -170,7 +170,7 @@ func (a *app) cancelCmd() *cobra.Command {
 	long := "Closes the open deliveries of one event: no further attempt is made. What was\ndelivered stays delivered; 'replay' opens a cancelled delivery again.\n" + idHelp
 	c := leaf("cancel ID", "Stop trying to deliver one event", long, cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error {
-			return a.call(func(c *admin.Client) error {
+			return a.call(ctx, func(c *admin.Client) error {
 				got, err := c.Cancel(ctx, args[0], source, target)
 				if err != nil {
 					return err

@@ -68,7 +68,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.flags.config, "config", "", "config `file`; else ./config.toml, /etc/onceward/config.toml, the shipped one")
 	f.StringVar(&a.flags.addr, "addr", "", "admin `address` of the gateway, in place of the config's")
 	f.StringVar(&a.flags.tokenFile, "token-file", "", "`file` with the admin token, in place of the config's")
-	f.StringVarP(&a.flags.output, "output", "o", "table", "how to print data: table, json (one document) or jsonl (one object a line)")
+	f.StringVarP(&a.flags.output, "output", "o", "table", "how to print data: `format` table, json (one document) or jsonl (one object a line)")
 }
 
 // group is a command that only holds others.

@@ -21,7 +21,7 @@ const (
 
 func (a *app) statusCmd() *cobra.Command {
 	return leaf("status", "Show on one screen how the gateway is", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(func(c *admin.Client) error {
+		return a.call(ctx, func(c *admin.Client) error {
 			s, err := c.Status(ctx)
 			if err != nil {
 				return err
@@ -132,7 +132,7 @@ health check.`
 
 func (a *app) healthCmd() *cobra.Command {
 	return leaf("health", "Probe the gateway", healthHelp, cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(func(c *admin.Client) error {
+		return a.call(ctx, func(c *admin.Client) error {
 			h, err := c.Health(ctx)
 			if err != nil {
 				return err
@@ -162,7 +162,7 @@ func writeHealth(w io.Writer, h admin.Health) error {
 
 func (a *app) sourcesCmd() *cobra.Command {
 	return leaf("sources", "List the sources", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(func(c *admin.Client) error {
+		return a.call(ctx, func(c *admin.Client) error {
 			items, err := c.Sources(ctx)
 			if err != nil {
 				return err
@@ -183,7 +183,7 @@ func (a *app) sourcesCmd() *cobra.Command {
 
 func (a *app) targetsCmd() *cobra.Command {
 	return leaf("targets", "List the targets", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(func(c *admin.Client) error {
+		return a.call(ctx, func(c *admin.Client) error {
 			items, err := c.Targets(ctx)
 			if err != nil {
 				return err
@@ -202,7 +202,7 @@ func (a *app) refusalsCmd() *cobra.Command {
 	var f admin.RefusalFilter
 	long := "Lists the latest requests that did not verify, newest first. They leave nothing\nin the ledger: a bounded number is remembered in memory, for each source and\nreason, with their credentials taken out."
 	c := leaf("list", "List refused requests and why", long, cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(func(c *admin.Client) error {
+		return a.call(ctx, func(c *admin.Client) error {
 			items, err := c.Refusals(ctx, f)
 			if err != nil {
 				return err
@@ -212,9 +212,9 @@ func (a *app) refusalsCmd() *cobra.Command {
 			})
 		})
 	})
-	c.Flags().StringVar(&f.Source, "source", "", "only of this source")
-	c.Flags().StringVar(&f.Reason, "reason", "", "only for this reason")
-	c.Flags().StringVar(&f.Since, "since", "", "not older than this: a time (RFC 3339) or an age, as in 24h")
+	c.Flags().StringVar(&f.Source, "source", "", "only of this `source`")
+	c.Flags().StringVar(&f.Reason, "reason", "", "only for this `reason`")
+	c.Flags().StringVar(&f.Since, "since", "", "not older than `time`: RFC 3339, or an age as in 24h")
 	c.Flags().IntVar(&f.Limit, "limit", 50, "how many to print, at most 500")
 	return group("refusals", "List what did not verify, and why", c)
 }

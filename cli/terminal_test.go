@@ -51,7 +51,7 @@ func TestEncodeIsSafeAndTheSame(t *testing.T) {
 	for _, tt := range hostile {
 		t.Run(tt.name, func(t *testing.T) {
 			in := map[string]string{"v": strings.ToValidUTF8(tt.in, "\ufffd")}
-			out, err := encode(in, "  ")
+			out, err := encode(in, "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
