@@ -68,7 +68,11 @@ func conflict(it *Item, batch bool, at decideAt, find Find) (Decision, error) {
 	raw := it.RawID + "~" + hex.EncodeToString(it.Event.BodyHash[:8])
 	alt := *it
 	alt.RawID = raw
-	alt.Event.ID, _ = FrameID(raw)
+	id, hashed := FrameID(raw)
+	alt.Event.ID = id
+	if hashed { // also where the ID itself was just short enough
+		alt.Event.Flags |= event.FlagIDHashed
+	}
 	alt.Claim = KeyOf(KindID, it.Event.Source, it.Event.Caller, raw)
 	again, found, err := find(alt.Claim)
 	if err != nil {
