@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func must(t *testing.T, err error) {
 // keep is a directory that is left behind, and named, when the test fails.
 func keep(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "onceward-"+t.Name()+"-")
+	dir, err := os.MkdirTemp("", "onceward-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
