@@ -361,7 +361,7 @@ func (q *queue) nextDue() (int64, bool) {
 
 // Fence reports whether the lease still stands and, if so, holds it until
 // Settle, so that its delivery can't be leased again while the result is
-// being written.
+// being written. A second result of the same lease finds it taken.
 func (s *Schedule) Fence(l Lease) (Entry, bool) {
 	q := s.queue(l.Delivery.Target)
 	q.mu.Lock()

@@ -27,7 +27,7 @@ func (db *DB) Check(ctx context.Context) (dedupe.CheckReport, error) {
 	}
 	// Cuts are read before the snapshot: a bucket dropped meanwhile is not held
 	// against it.
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		c.txn = txn
 		if err := c.heads(); err != nil {
 			return err
@@ -190,7 +190,6 @@ func (c *check) one(key, val []byte) (batch uint64, fixed bool, err error) {
 		_, batch, err = decodeAttempt(key, val)
 		return batch, true, err
 	case kindBody:
-		c.report.Bodies++
 		_, err = unseal(key, val)
 		return 0, false, err
 	}
@@ -223,6 +222,9 @@ func (c *check) event(ev *event.Event) error {
 	_, err = c.db.body(c.txn, ev, p)
 	if errors.Is(err, dedupe.ErrPruned) {
 		return nil
+	}
+	if err == nil {
+		c.report.Bodies++
 	}
 	return err
 }

@@ -18,7 +18,7 @@ type clock struct {
 
 func (c *clock) init(wall func() time.Time, mark time.Time) {
 	c.wall, c.start = wall, wall()
-	c.base = c.start
+	c.base = c.start.Round(0).Truncate(time.Millisecond)
 	if mark.After(c.base) {
 		c.base = mark
 	}
@@ -28,7 +28,7 @@ func (c *clock) init(wall func() time.Time, mark time.Time) {
 // now is milliseconds exact: it is what refs and records keep.
 func (c *clock) now() time.Time {
 	// Sub uses the monotonic reading where there is one.
-	t := c.base.Add(c.wall().Sub(c.start)).Round(0).Truncate(time.Millisecond)
+	t := c.base.Add(c.wall().Sub(c.start)).Truncate(time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.After(c.last) {

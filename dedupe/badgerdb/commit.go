@@ -15,7 +15,7 @@ import (
 const (
 	// chunkSize is how a body is cut; each chunk is one value.
 	chunkSize = 512 << 10
-	// aheadSize is the body size from which chunks go ahead of the batch in
+	// aheadSize is the body size above which chunks go ahead of the batch in
 	// synced transactions of their own.
 	aheadSize = 1 << 20
 	// lowEvery is how often the mark below which nothing is open is computed.
@@ -205,7 +205,7 @@ func (c *commit) findClaim(k dedupe.Key) (dedupe.Claim, bool, error) {
 // estimate is what writing the request takes, with margin.
 func (c *commit) estimate(req *dedupe.Request, ds []dedupe.Decision) int64 {
 	n := int64(0)
-	if len(req.Body) <= aheadSize {
+	if int64(len(req.Body)) <= c.db.ahead {
 		n += int64(len(req.Body))
 	}
 	for i := range ds {
@@ -247,7 +247,7 @@ func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 		if err := c.accept(cl, d, req.Body); err != nil {
 			return err
 		}
-		req.Outcomes[i] = dedupe.Outcome{Verdict: dedupe.New, Ref: d.Event.Ref, ID: d.Event.ID, Flags: d.Event.Flags}
+		req.Outcomes[i] = dedupe.Outcome{Verdict: dedupe.New, Ref: d.Event.Ref, ID: d.Event.ID, Answer: req.Answer, Flags: d.Event.Flags}
 		if !d.First.Ref.IsZero() { // a conflict that is delivered is counted on the first
 			if err := c.count(d.First.Ref, dedupe.Differs, d.Event.ReceivedAt); err != nil {
 				return err
@@ -260,7 +260,7 @@ func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 // body writes a request's bytes: with the batch, or ahead of it.
 func (c *commit) body(cl class, ref event.Ref, body []byte) error {
 	t := cl.bodyT(ref)
-	if len(body) > aheadSize {
+	if int64(len(body)) > c.db.ahead {
 		return c.bodyAhead(cl, ref, body)
 	}
 	for i := 0; i*chunkSize < len(body); i++ {
@@ -461,6 +461,9 @@ func (c *commit) commit() error {
 	c.head.parts = c.sum.sums()
 	key := headKey(c.db.headT(c.head.at), c.head.no)
 	if err := c.txn.Set(key, c.head.seal(key)); err != nil {
+		return err
+	}
+	if err := c.db.beforeSync(); err != nil {
 		return err
 	}
 	if err := c.txn.Commit(); err != nil {

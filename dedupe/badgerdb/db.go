@@ -101,6 +101,9 @@ type DB struct {
 	high     *highWater
 	writer   uint64 // 60-bit writer ID of new refs
 	maxBatch int64  // bytes of one transaction, with margin
+	ahead    int64  // size above which a body goes ahead of its batch
+	// beforeSync is called before each commit; tests make it fail.
+	beforeSync func() error
 
 	// mu is held by whoever writes: a commit, a drop, upkeep.
 	mu      sync.Mutex
@@ -110,6 +113,7 @@ type DB struct {
 	claims  []uint32 // live claim buckets, ascending
 	failed  error    // after it nothing is written any more
 	closed  bool
+	ended   atomic.Bool // closed, for those who don't hold mu
 
 	classes atomic.Pointer[[]class] // copy on write, under mu
 	cuts    atomic.Pointer[cuts]    // copy on write, under mu
@@ -133,12 +137,18 @@ func (db *DB) Now() time.Time { return db.clock.now() }
 // Lease takes due deliveries; see dedupe.Dispatch. While the schedule is
 // rebuilt it holds what has been read so far.
 func (db *DB) Lease(_ context.Context, target string, n int, ttl time.Duration) ([]dedupe.Lease, time.Time, error) {
+	if db.ended.Load() {
+		return nil, time.Time{}, dedupe.ErrClosed
+	}
 	leases, next := db.sched.Lease(target, n, ttl)
 	return leases, next, nil
 }
 
 // Release gives leases back.
 func (db *DB) Release(_ context.Context, leases ...dedupe.Lease) error {
+	if db.ended.Load() {
+		return dedupe.ErrClosed
+	}
 	for _, l := range leases {
 		db.sched.Release(l)
 	}
@@ -147,6 +157,9 @@ func (db *DB) Release(_ context.Context, leases ...dedupe.Lease) error {
 
 // Extend prolongs a lease.
 func (db *DB) Extend(_ context.Context, l dedupe.Lease, ttl time.Duration) (bool, error) {
+	if db.ended.Load() {
+		return false, dedupe.ErrClosed
+	}
 	return db.sched.Extend(l, ttl), nil
 }
 
@@ -178,8 +191,15 @@ func (db *DB) Health(context.Context) error {
 // Stats is a snapshot.
 func (db *DB) Stats(context.Context) (dedupe.Stats, error) {
 	db.mu.Lock()
-	st := dedupe.Stats{Events: db.events, LastRef: db.lastRef, Batches: db.head.no, ReadOnly: db.failed != nil}
+	st := dedupe.Stats{Events: db.events, Batches: db.head.no, ReadOnly: db.failed != nil}
+	if db.events > 0 {
+		st.LastRef = db.lastRef
+	}
+	closed := db.closed
 	db.mu.Unlock()
+	if closed {
+		return st, dedupe.ErrClosed
+	}
 	st.Targets = db.sched.Stats()
 	st.SizeBytes, st.FreeBytes, st.Reserve = db.disk.size(), db.disk.free(), db.disk.reserve
 	st.ReadOnly = st.ReadOnly || db.disk.low()
@@ -201,6 +221,7 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.closed = true
+	db.ended.Store(true)
 	var errs []error
 	if db.failed == nil {
 		errs = append(errs, db.high.write(db.head.no, db.head.hash))

@@ -173,9 +173,9 @@ func (x *expiry) carryClaims(p uint32, low event.Ref, whole bool) error {
 		if !open {
 			continue
 		}
-		// One more bucket length; the next run looks again.
-		c.Expires = time.UnixMilli(x.now).Add(x.db.cfg.ClaimBucket)
-		to := uint32(c.Expires.UnixMilli() / x.db.cfg.ClaimBucket.Milliseconds())
+		// Into the next bucket, where the next run looks again. The expiry stays:
+		// the claim ends with the open delivery that keeps it.
+		to := uint32(x.now/x.db.cfg.ClaimBucket.Milliseconds()) + 1
 		key = claimKey(to, c.Key)
 		if err := x.set(key, sealClaim(key, &c)); err != nil {
 			return err
@@ -440,7 +440,7 @@ func (db *DB) drop(prefixes [][]byte) error {
 			return db.fail(err)
 		}
 		left := prefixes[:0:0]
-		err := db.kv.View(func(txn *badger.Txn) error {
+		err := db.view(func(txn *badger.Txn) error {
 			for _, p := range prefixes {
 				opt := badger.DefaultIteratorOptions
 				opt.PrefetchValues, opt.Prefix = false, p
@@ -470,7 +470,7 @@ func (db *DB) dropLeftovers() error {
 	defer db.mu.Unlock()
 	cut := db.cuts.Load()
 	var left [][]byte
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		for k, first := range cut.first {
 			if first == 0 {
 				continue

@@ -18,6 +18,9 @@ import (
 // falls back to scanning.
 const maxCandidates = 100_000
 
+// maxPage bounds a page whatever was asked for.
+const maxPage = 1000
+
 // clockSlack is how far ledger time and the wall clock may have been apart: a
 // listing from a moment on stops looking this much earlier.
 const clockSlack = 48 * time.Hour
@@ -182,7 +185,7 @@ func (db *DB) candidates(txn *badger.Txn, f dedupe.Filter) ([]event.Ref, bool, e
 // the end.
 func (db *DB) visit(ctx context.Context, f dedupe.Filter, below event.Ref, visit func(*dedupe.Record) bool) (event.Ref, error) {
 	var at event.Ref
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		refs, err := db.walk(txn, f, below)
 		if err != nil {
 			return err
@@ -234,6 +237,7 @@ func (db *DB) Events(ctx context.Context, f dedupe.Filter, cursor string, limit 
 	if err != nil {
 		return page, err
 	}
+	limit = min(limit, maxPage)
 	at, err := db.visit(ctx, f, below, func(rec *dedupe.Record) bool {
 		if len(page.Items) == limit {
 			return false
@@ -256,6 +260,7 @@ func (db *DB) Deliveries(ctx context.Context, f dedupe.Filter, cursor string, li
 	if err != nil {
 		return page, err
 	}
+	limit = min(limit, maxPage)
 	inside := below
 	if skip != "" { // the page before ended inside this event
 		below = below.Next(0)

@@ -52,8 +52,9 @@ func Open(cfg Config) (*DB, error) {
 	}
 	db := &DB{
 		cfg: cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes),
-		maxBatch: kv.MaxBatchSize() * 3 / 4, rebuilt: make(chan struct{}), committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
+		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
+	db.ahead = min(aheadSize, db.maxBatch/2)
 	if err := db.load(fresh); err != nil {
 		errs := []error{err, kv.Close()}
 		if db.high != nil {
@@ -75,6 +76,9 @@ func isNew(dir string) bool {
 
 func openBadger(cfg *Config) (*badger.DB, error) {
 	dir := ledgerDir(cfg.Dir)
+	if err := precheck(dir); err != nil {
+		return nil, unreadable(cfg.Dir, err)
+	}
 	opt := badger.DefaultOptions(dir).
 		WithSyncWrites(syncWrites).
 		WithDetectConflicts(false). // one writer
@@ -105,8 +109,11 @@ func openBadger(cfg *Config) (*badger.DB, error) {
 	case strings.Contains(text, "unsupported version"):
 		return nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
 	}
-	return nil, fmt.Errorf("open ledger %q: %w: %w; keep the directory as it is and restore a backup, or run `onceward ledger check`",
-		cfg.Dir, dedupe.ErrDamaged, err)
+	return nil, unreadable(cfg.Dir, err)
+}
+
+func unreadable(dir string, err error) error {
+	return fmt.Errorf("open ledger %q: %w: %w; keep the directory as it is and restore a backup", dir, dedupe.ErrDamaged, err)
 }
 
 // holder names the process that wrote the lock file.
@@ -133,7 +140,7 @@ func (db *DB) load(fresh bool) error {
 	if db.high, err = openHighWater(db.cfg.Dir); err != nil {
 		return fmt.Errorf("open ledger %q: %w: %w", db.cfg.Dir, dedupe.ErrDamaged, err)
 	}
-	if err := db.kv.View(db.loadFrom); err != nil {
+	if err := db.view(db.loadFrom); err != nil {
 		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
 	}
 	if err := db.checkHighWater(); err != nil {
@@ -299,7 +306,7 @@ func (db *DB) checkHighWater() error {
 	if w.no == 0 || w.no < db.cuts.Load().heads {
 		return nil
 	}
-	return db.kv.View(func(txn *badger.Txn) error {
+	return db.view(func(txn *badger.Txn) error {
 		h, err := db.readHead(txn, w.no)
 		if err != nil {
 			return missingHead(w.no, err)
@@ -310,6 +317,15 @@ func (db *DB) checkHighWater() error {
 		}
 		return nil
 	})
+}
+
+// view reads from one snapshot.
+func (db *DB) view(f func(*badger.Txn) error) error {
+	err := db.kv.View(f)
+	if errors.Is(err, badger.ErrDBClosed) {
+		return dedupe.ErrClosed
+	}
+	return err
 }
 
 // get reads a value; absent is ErrNotFound.

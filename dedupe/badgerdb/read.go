@@ -174,7 +174,7 @@ func (db *DB) Load(_ context.Context, ref event.Ref) (dedupe.Loaded, error) {
 		return l, nil
 	}
 	var out dedupe.Loaded
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		ev, p, err := db.event(txn, ref)
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (db *DB) Body(ctx context.Context, ref event.Ref) ([]byte, error) {
 // Get reads one event with what happened to it.
 func (db *DB) Get(_ context.Context, ref event.Ref) (dedupe.Record, error) {
 	var rec dedupe.Record
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		ev, p, err := db.event(txn, ref)
 		if err != nil {
 			return err
@@ -290,7 +290,7 @@ func (db *DB) open(txn *badger.Txn, ref event.Ref) (bool, error) {
 // Attempts lists one event's attempts, oldest first.
 func (db *DB) Attempts(_ context.Context, ref event.Ref) ([]event.Attempt, error) {
 	var out []event.Attempt
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		_, p, err := db.event(txn, ref)
 		if err != nil {
 			return err
@@ -348,16 +348,13 @@ func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(event.A
 // Lookup finds events by the provider's ID, newest first.
 func (db *DB) Lookup(_ context.Context, sources []string, id string) ([]event.Ref, error) {
 	var out []event.Ref
-	err := db.kv.View(func(txn *badger.Txn) error {
+	err := db.view(func(txn *badger.Txn) error {
 		for _, s := range sources {
 			out = append(out, db.indexed(txn, s, id)...)
 		}
 		return nil
 	})
 	sort.Slice(out, func(i, j int) bool { return out[i].Compare(out[j]) > 0 })
-	if err == nil && len(out) == 0 {
-		err = dedupe.ErrNotFound
-	}
 	return out, err
 }
 

@@ -64,11 +64,16 @@ func (c *commit) where(ref event.Ref, e dedupe.Entry, known bool) (*place, error
 }
 
 func (c *commit) attempt(at *place, r *dedupe.Result) error {
-	if r.NoAttempt && r.Attempt.Outcome == "" {
+	if r.NoAttempt {
 		return nil
 	}
 	a := r.Attempt
-	a.Late = r.Late
+	if a.Late = r.Late; a.Late {
+		var err error
+		if a.State, err = c.stateNow(at, a.Event, a.Target); err != nil {
+			return err
+		}
+	}
 	cl := at.class
 	t := max(uint32(int64(a.Event.Milli())/cl.audit), c.db.cuts.Load().of(kindAttempt, cl.n))
 	key := attemptKey(cl.n, t, attemptID{a.Event, a.Target, a.Generation, c.head.no, c.seq})
@@ -78,6 +83,20 @@ func (c *commit) attempt(at *place, r *dedupe.Result) error {
 	val := e.seal(key, 0)
 	c.sum.add(key, val)
 	return c.set(key, val)
+}
+
+// stateNow is the state of a delivery that a late attempt leaves unchanged.
+func (c *commit) stateNow(at *place, ref event.Ref, target string) (event.State, error) {
+	d, err := readState(c.txn, &event.Event{Ref: ref}, *at, target)
+	if err != nil || !d.State.Open() {
+		return d.State, err
+	}
+	for _, s := range c.settled { // in this batch, not yet on the schedule
+		if s.lease.Delivery.Event == ref && s.lease.Delivery.Target == target {
+			return event.Pending, nil
+		}
+	}
+	return c.db.sched.State(target, ref), nil
 }
 
 // state writes a delivery, and the list of the dead where it enters it.

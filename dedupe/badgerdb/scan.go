@@ -74,7 +74,7 @@ type openDelivery struct {
 // and with last, bucket by bucket, and for carried ones whatever their ref.
 // It joins event and state records, both in order of refs, in one pass.
 func (db *DB) scanOpen(ctx context.Context, from, last event.Ref, f func(openDelivery) error) error {
-	return db.kv.View(func(txn *badger.Txn) error {
+	return db.view(func(txn *badger.Txn) error {
 		if err := db.scanCarried(txn, f); err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
 
 // countDead counts the dead letters per target.
 func (db *DB) countDead() error {
-	return db.kv.View(func(txn *badger.Txn) error {
+	return db.view(func(txn *badger.Txn) error {
 		for _, c := range *db.classes.Load() {
 			for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
 				err := eachDead(txn, c, t, "", func(target string, _ event.Ref) bool {

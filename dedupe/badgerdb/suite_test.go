@@ -3,8 +3,11 @@ package badgerdb_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -61,6 +64,7 @@ func TestConformance(t *testing.T) {
 		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger {
 			cfg := small(tb.TempDir(), o.Now)
 			cfg.Retention = o.Retention
+			cfg.MemTable = 16 << 20
 			return start(tb, cfg)
 		},
 		Reopen: func(tb ledgertest.TB, l dedupe.Ledger) dedupe.Ledger {
@@ -70,10 +74,56 @@ func TestConformance(t *testing.T) {
 			}
 			return start(tb, r.cfg)
 		},
-		DiskUsage: func(tb ledgertest.TB, l dedupe.Ledger) int64 { return allocated(tb, l.(*running).cfg.Dir) },
-		DiskSlack: 16<<20 + 8<<20,
-		Histories: 8,
+		// As after a kill: the files as they lie, without a Close.
+		Crash: func(tb ledgertest.TB, l dedupe.Ledger) dedupe.Ledger {
+			r := l.(*running)
+			cfg := r.cfg
+			cfg.Dir = filepath.Join(tb.TempDir(), "copy")
+			snapshot(tb, r.cfg.Dir, cfg.Dir)
+			return start(tb, cfg)
+		},
+		InjectCommitError: func(l dedupe.Ledger, err error) { l.(*running).FailNext(err) },
+		DiskUsage:         func(tb ledgertest.TB, l dedupe.Ledger) int64 { return allocated(tb, l.(*running).cfg.Dir) },
+		DiskSlack:         16<<20 + 16<<20,
+		Histories:         8,
 	})
+}
+
+// snapshot copies a directory in use as it is at one moment: again, if a flush
+// or compaction changed its files meanwhile.
+func snapshot(tb ledgertest.TB, from, to string) {
+	tb.Helper()
+	for range 100 {
+		before := listing(tb, from)
+		err := os.CopyFS(to, os.DirFS(from))
+		if err == nil && listing(tb, from) == before {
+			return
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			tb.Fatalf("copy: %v", err)
+		}
+		if err := os.RemoveAll(to); err != nil {
+			tb.Fatalf("copy: %v", err)
+		}
+	}
+	tb.Fatalf("the directory never stood still")
+}
+
+func listing(tb ledgertest.TB, dir string) string {
+	tb.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil {
+			if info, err := d.Info(); err == nil {
+				fmt.Fprintln(&b, path, info.Size(), info.ModTime().UnixNano())
+			}
+		}
+		return nil // a file that went away changes the next listing
+	})
+	if err != nil {
+		tb.Fatalf("list: %v", err)
+	}
+	return b.String()
 }
 
 // allocated adds up the blocks of a directory's files.

@@ -166,7 +166,7 @@ func (r *replay) open(rec *dedupe.Record, p place, name string) error {
 			d, known = have, true
 		}
 	}
-	if known && r.Selection.Filter.State != "" && !r.Selection.Filter.MatchDelivery(rec, &d) {
+	if known && r.Selection.Ref.IsZero() && !r.Selection.Filter.MatchDelivery(rec, &d) {
 		return nil
 	}
 	if known && d.State.Open() {
@@ -284,6 +284,24 @@ func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string) (int, er
 
 // Backup writes a consistent copy of everything, online.
 func (db *DB) Backup(_ context.Context, w io.Writer) error {
-	_, err := db.kv.Backup(w, 0)
+	to := &backupWriter{w: w}
+	_, err := db.kv.Backup(to, 0)
+	if to.err != nil { // Badger reports only that it was stopped
+		err = to.err
+	}
 	return err
+}
+
+// backupWriter keeps the first error of a writer.
+type backupWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (b *backupWriter) Write(p []byte) (int, error) {
+	n, err := b.w.Write(p)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	return n, err
 }
