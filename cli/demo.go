@@ -246,51 +246,6 @@ func (d *demo) pause() time.Duration {
 	return demoPause
 }
 
-// close takes the account, prints the table and checks its sums.
-func (d *demo) close(ctx context.Context, told senderCount) error {
-	ledger, target, err := d.settle(ctx, told)
-	if err != nil {
-		return err
-	}
-	d.view.table(demoRows(told, ledger, target))
-	d.view.say("")
-	wrong := 0
-	for _, c := range demoChecks(told, ledger, target) {
-		d.view.check(c)
-		if !c.ok() {
-			wrong++
-		}
-	}
-	if wrong > 0 {
-		return fail(exitFailed, "the three counts disagree in %s", plural(wrong, "place"))
-	}
-	d.view.say("\n  %s", d.view.p.bold(d.view.p.green("Nothing lost, nothing done twice.")))
-	return nil
-}
-
-// settle takes the counts until they agree, or for demoSettle: a request that
-// the target has just answered may still be on its way into the ledger.
-func (d *demo) settle(ctx context.Context, told senderCount) (gatewayCount, targetCount, error) {
-	deadline := d.now().Add(demoSettle)
-	for {
-		ledger, err := countLedger(ctx, d.client)
-		if err != nil {
-			return gatewayCount{}, targetCount{}, err
-		}
-		target := d.target.count()
-		agree := true
-		for _, c := range demoChecks(told, ledger, target) {
-			agree = agree && c.ok()
-		}
-		if agree || d.now().After(deadline) {
-			return ledger, target, nil
-		}
-		if err := pauseFor(ctx, demoPoll); err != nil {
-			return gatewayCount{}, targetCount{}, err
-		}
-	}
-}
-
 // outro says how to look around.
 func (d *demo) outro(path string) {
 	ingest, adminAddr := d.gw.Addr()

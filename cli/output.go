@@ -230,6 +230,19 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
+// amount is a count in at most five characters or so.
+func amount(n int64) string {
+	switch {
+	case n < 100_000:
+		return fmt.Sprint(n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	case n < 1_000_000_000:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1fG", float64(n)/1e9)
+}
+
 // dash stands for what is not there.
 func dash(s string) string {
 	if s == "" {

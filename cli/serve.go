@@ -46,8 +46,9 @@ func (a *app) serve(ctx context.Context) error {
 	if err != nil {
 		return fail(exitConfig, "log: %w", err)
 	}
+	build := buildVersion()
 	gw, err := gateway.New(cfg, gateway.Options{
-		Log: log, Version: buildVersion().Version, Env: gateway.Env{Lookup: a.Env},
+		Log: log, Version: build.Version, Revision: build.Revision, Env: gateway.Env{Lookup: a.Env},
 		ConfigPath: path, ConfigData: a.Config, Now: a.now,
 	})
 	if err != nil {

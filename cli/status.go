@@ -16,7 +16,7 @@ import (
 // shown, those in trouble first.
 const (
 	statusRows = 7
-	nameWidth  = 18
+	nameWidth  = 17
 )
 
 func (a *app) statusCmd() *cobra.Command {
@@ -34,9 +34,9 @@ func (a *app) statusCmd() *cobra.Command {
 func writeStatus(w io.Writer, s admin.Status, p palette) error {
 	state := p.green("ready")
 	if !s.Ready {
-		state = p.red("NOT READY: " + clip(escape(s.Problem), 40))
+		state = p.red("NOT READY: " + clip(escape(s.Problem), 30))
 	}
-	fmt.Fprintf(w, "onceward %s, up %s, %s\n", clip(escape(s.Build.Version), 20), short(s.Now.Sub(s.StartedAt)), state)
+	fmt.Fprintf(w, "onceward %s, up %s, %s\n", clip(escape(s.Build.Version), 18), short(s.Now.Sub(s.StartedAt)), state)
 	fmt.Fprintf(w, "ledger   %s\n\n", ledgerLine(s.Ledger))
 	slices.SortStableFunc(s.Sources, func(x, y admin.Source) int { return order(x.Offline != "", y.Offline != "") })
 	if err := more(w, sourceTable(s.Now, s.Sources), "sources"); err != nil {
@@ -48,10 +48,10 @@ func writeStatus(w io.Writer, s admin.Status, p palette) error {
 }
 
 func ledgerLine(l admin.Ledger) string {
-	s := fmt.Sprintf("%s, %s, %s free", plural(int(l.Events), "event"), size(l.SizeBytes), size(l.FreeBytes))
+	s := fmt.Sprintf("%s events, %s, %s free", amount(int64(l.Events)), size(l.SizeBytes), size(l.FreeBytes))
 	switch {
 	case l.ReadOnly:
-		s += fmt.Sprintf("; INTAKE REFUSED: below the reserve of %s", size(l.Reserve))
+		s += fmt.Sprintf("; INTAKE REFUSED below %s", size(l.Reserve))
 	case l.Rebuilding:
 		s += "; reading the schedule back"
 	case l.ClockHold:
@@ -96,7 +96,8 @@ func sourceTable(now time.Time, sources []admin.Source) *table {
 		if s.Offline != "" {
 			last = "OFFLINE"
 		}
-		t.add(clip(s.Name, nameWidth), clip(s.Provider, nameWidth), last, count(s.Counts, "accepted"), count(s.Counts, "repeat"), count(s.Counts, "refused"))
+		t.add(clip(s.Name, nameWidth), clip(s.Provider, nameWidth), last,
+			amount(int64(s.Counts["accepted"])), amount(int64(s.Counts["repeat"])), amount(int64(s.Counts["refused"])))
 	}
 	return t
 }
@@ -104,7 +105,7 @@ func sourceTable(now time.Time, sources []admin.Source) *table {
 func count(counts map[string]uint64, outcome string) string { return fmt.Sprint(counts[outcome]) }
 
 func targetTable(now time.Time, targets []admin.Target) *table {
-	t := &table{head: []string{"TARGET", "OPEN", "OLDEST", "DEAD", "LAST SUCCESS", "LAST FAILURE", "FAILING"}}
+	t := &table{head: []string{"TARGET", "OPEN", "OLDEST", "DEAD", "SUCCESS", "FAILURE", "FAILING"}}
 	for _, tgt := range targets {
 		oldest := "-"
 		if tgt.Pending+tgt.Leased > 0 {
@@ -117,7 +118,7 @@ func targetTable(now time.Time, targets []admin.Target) *table {
 		case tgt.Failures > 0:
 			failing = fmt.Sprintf("%d×", tgt.Failures)
 		}
-		t.add(clip(tgt.Name, nameWidth), fmt.Sprint(tgt.Pending+tgt.Leased), oldest, fmt.Sprint(tgt.Dead),
+		t.add(clip(tgt.Name, nameWidth), amount(tgt.Pending+tgt.Leased), oldest, amount(tgt.Dead),
 			ago(now, tgt.LastSuccess), ago(now, tgt.LastFailure), failing)
 	}
 	return t
@@ -196,25 +197,4 @@ func (a *app) targetsCmd() *cobra.Command {
 			})
 		})
 	})
-}
-
-func (a *app) refusalsCmd() *cobra.Command {
-	var f admin.RefusalFilter
-	long := "Lists the latest requests that did not verify, newest first. They leave nothing\nin the ledger: a bounded number is remembered in memory, for each source and\nreason, with their credentials taken out."
-	c := leaf("list", "List refused requests and why", long, cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(ctx, func(c *admin.Client) error {
-			items, err := c.Refusals(ctx, f)
-			if err != nil {
-				return err
-			}
-			return whole(a, items, []string{"AT", "ID", "SOURCE", "REASON", "FROM", "BYTES", "DETAIL"}, func(r admin.Refusal) []string {
-				return []string{stamp(r.At), r.ID, r.Source, r.Reason, r.Remote, fmt.Sprint(r.BodyBytes), r.Detail}
-			})
-		})
-	})
-	c.Flags().StringVar(&f.Source, "source", "", "only of this `source`")
-	c.Flags().StringVar(&f.Reason, "reason", "", "only for this `reason`")
-	c.Flags().StringVar(&f.Since, "since", "", "not older than `time`: RFC 3339, or an age as in 24h")
-	c.Flags().IntVar(&f.Limit, "limit", 50, "how many to print, at most 500")
-	return group("refusals", "List what did not verify, and why", c)
 }

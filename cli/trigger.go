@@ -6,10 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -232,112 +229,4 @@ func newTestID() string {
 	b := make([]byte, 10)
 	rand.Read(b) // never fails
 	return "test_" + hex.EncodeToString(b)
-}
-
-// sourceVerifier makes what signs for a source. With forge its secrets are of
-// the same form and length and known to nobody.
-func sourceVerifier(cfg *gateway.Config, src *gateway.SourceConfig, forge bool, now time.Time) (*verify.Verifier, error) {
-	if why := src.Offline(); why != "" {
-		return nil, fail(exitConfig, "source %s is offline: %s", src.Name, why)
-	}
-	row, ok := verify.Lookup(src.Provider)
-	if !ok {
-		return nil, fail(exitConfig, "source %s: no provider %q", src.Name, src.Provider)
-	}
-	vc := verify.Config{
-		Row: row, Auth: src.Auth, PublicURL: src.PublicURL, Options: src.Options,
-		Batch: src.Batch, Tolerance: time.Duration(src.Tolerance),
-	}
-	for _, s := range src.Secrets {
-		value := s.Value
-		if value.Empty() || !s.NotAfter.IsZero() && !now.Before(s.NotAfter) {
-			continue
-		}
-		if forge {
-			value = verify.NewSecretString(lookalike(value.Reveal()))
-		}
-		vc.Secrets = append(vc.Secrets, verify.Secret{ID: s.ID, Value: value, Caller: s.Caller, NotBefore: s.NotBefore})
-	}
-	v, err := verify.New(vc)
-	if err != nil {
-		return nil, fail(exitConfig, "source %s: %w", src.Name, err)
-	}
-	if forge && len(vc.Secrets) == 0 {
-		return nil, usage("source %s verifies no secret; there is nothing to forge", src.Name)
-	}
-	return v, nil
-}
-
-// lookalike is a random secret of the same form: each letter and digit after
-// the prefix is replaced by another of its kind, so that encodings stay valid.
-func lookalike(secret string) string {
-	kinds := []string{"abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"}
-	if isHex(secret) {
-		kinds = []string{"0123456789abcdef", "0123456789abcdefABCDEF"}
-	}
-	start := strings.LastIndexByte(secret, '_') + 1
-	out := []byte(secret)
-	noise := make([]byte, len(out))
-	rand.Read(noise) // never fails
-	for i := start; i < len(out); i++ {
-		for _, kind := range kinds {
-			if at := strings.IndexByte(kind, out[i]); at >= 0 {
-				out[i] = kind[(at+1+int(noise[i])%(len(kind)-1))%len(kind)]
-				break
-			}
-		}
-	}
-	return string(out)
-}
-
-func isHex(s string) bool {
-	_, err := hex.DecodeString(s)
-	return err == nil
-}
-
-// beyondLoopback lists where events would go that is not this machine: the
-// gateway's URL and the targets of the source.
-func beyondLoopback(cfg *gateway.Config, src *gateway.SourceConfig, to string) []string {
-	var far []string
-	if !onLoopback(to) {
-		far = append(far, hostOnly(to))
-	}
-	names := append([]string(nil), src.Targets...)
-	for _, r := range src.Routes {
-		names = append(names, r.Target)
-	}
-	seen := map[string]bool{}
-	for _, name := range names {
-		if t, ok := cfg.Target(name); ok && !seen[name] && !onLoopback(t.URL) {
-			far = append(far, "target "+name+" ("+hostOnly(t.URL)+")")
-		}
-		seen[name] = true
-	}
-	return far
-}
-
-// onLoopback reports whether a URL names this machine, without asking any
-// resolver.
-func onLoopback(raw string) bool {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return false
-	}
-	if strings.EqualFold(u.Hostname(), "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return err == nil && ip.Unmap().IsLoopback()
-}
-
-// hostOnly is a URL as far as it may be shown: its path can be a credential.
-func hostOnly(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return "(not a URL)"
-	}
-	if _, _, err := net.SplitHostPort(u.Host); err != nil {
-		return u.Scheme + "://" + u.Hostname()
-	}
-	return u.Scheme + "://" + u.Host
 }
