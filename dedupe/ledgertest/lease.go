@@ -271,12 +271,15 @@ func sameAttempt(got, want event.Attempt) string {
 
 func leaseNoAttempt(f *fix) {
 	ref := f.newEvent("evt_1", "{}", billing)
+	f.finish(f.result(f.leaseOne(billing), event.Pending, 0))
 	res := f.result(f.leaseOne(billing), event.Pending, time.Minute)
 	res.NoAttempt, res.Attempt = true, event.Attempt{}
 	f.finish(res)
 	d := f.delivery(ref, billing)
-	equal(f, "attempts", d.Attempts, 0)
+	equal(f, "attempts", d.Attempts, 1)
 	equal(f, "state", d.State, event.Pending)
+	equal(f, "error of the last attempt", d.LastError, string(event.Outcome5xx))
+	equal(f, "status of the last attempt", d.LastStatus, 503)
 	equal(f, "leases before it is due", len(f.lease(billing, long)), 0)
 	f.clock.Advance(time.Minute)
 	res = f.result(f.leaseOne(billing), event.Dead, 0)
@@ -285,8 +288,8 @@ func leaseNoAttempt(f *fix) {
 	d = f.delivery(ref, billing)
 	equal(f, "state", d.State, event.Dead)
 	equal(f, "error", d.LastError, string(event.OutcomeMissing))
-	equal(f, "attempts", d.Attempts, 0)
-	equal(f, "attempts recorded", len(f.attempts(ref)), 0)
+	equal(f, "attempts", d.Attempts, 1)
+	equal(f, "attempts recorded", len(f.attempts(ref)), 1)
 }
 
 func leaseFence(f *fix) {
