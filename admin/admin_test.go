@@ -702,6 +702,7 @@ func TestServeDrains(t *testing.T) {
 	}()
 	<-entered
 	cancel()
+	refusesBy(t, ln.Addr().String(), time.Now().Add(10*time.Second))
 	select {
 	case err := <-served:
 		t.Fatalf("Serve returned %v with a request under way", err)
@@ -716,6 +717,39 @@ func TestServeDrains(t *testing.T) {
 	}
 	if _, err := client.Version(t.Context()); !errors.Is(err, admin.ErrUnreachable) {
 		t.Errorf("after the stop Version error = %v, want ErrUnreachable", err)
+	}
+}
+
+// refusesBy waits until nothing takes connections at addr any more.
+func refusesBy(t *testing.T, addr string, end time.Time) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for time.Now().Before(end) {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		<-tick.C
+	}
+	t.Fatal("the listener still takes connections")
+}
+
+func TestReloadOutlivesItsCaller(t *testing.T) {
+	t.Parallel()
+	var seen error
+	b := setup(t, func(c *admin.Config) {
+		c.Reload = func(ctx context.Context) ([]admin.Fault, error) {
+			seen = ctx.Err()
+			return nil, nil
+		}
+	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	rec := ask(b.admin, home, "POST", "http://localhost/api/v1/reload", right, func(r *http.Request) { *r = *r.WithContext(gone) })
+	if rec.Code != 200 || seen != nil {
+		t.Errorf("reload for a caller that is gone: %d, its context %v; want it done whole", rec.Code, seen)
 	}
 }
 

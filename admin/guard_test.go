@@ -448,7 +448,7 @@ func TestClientErrors(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/status":
-			http.Redirect(w, r, b.url, http.StatusFound)
+			http.Redirect(w, r, b.url+"/api/v1/status", http.StatusFound)
 		case "/api/v1/version":
 			fmt.Fprint(w, "<html>")
 		default:

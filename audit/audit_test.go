@@ -153,6 +153,9 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%s: Resolve error = %v, want not found", name, err)
 		}
 	}
+	if _, err := b.acc.Resolve(t.Context(), strings.Repeat("y", 5000)+"\n", all); err == nil || len(err.Error()) > 200 {
+		t.Errorf("a long unknown ID gave the error %v, want a short one", err)
+	}
 	_, err := b.acc.Resolve(t.Context(), "evt_2", all)
 	var amb *audit.AmbiguousError
 	if !errors.As(err, &amb) || len(amb.Refs) != 2 {
@@ -231,30 +234,43 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// sparse is a ledger whose bounded scans find nothing for a long time.
+// sparse is a ledger whose bounded scans find next to nothing: one record in
+// every fifth.
 type sparse struct {
 	dedupe.Account
-	scans int
+	limits []int
 }
 
 func (s *sparse) Events(_ context.Context, _ dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
-	s.scans++
-	if s.scans < 5 {
-		return dedupe.Page[dedupe.Record]{Next: cursor + "x"}, nil
+	s.limits = append(s.limits, limit)
+	page := dedupe.Page[dedupe.Record]{Next: cursor + "x"}
+	if len(s.limits)%5 == 0 {
+		page.Items = make([]dedupe.Record, 1)
 	}
-	return dedupe.Page[dedupe.Record]{Items: make([]dedupe.Record, 1)}, nil
+	if len(s.limits) == 12 {
+		page.Next = ""
+	}
+	return page, nil
 }
 
 func TestListGoesOnOverEmptyScans(t *testing.T) {
 	t.Parallel()
-	s := &sparse{}
-	acc, err := audit.New(audit.Config{Reader: s, Keeper: ledgertest.NewMemory(ledgertest.Config{})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := acc.Events(t.Context(), audit.Query{Kind: audit.KindEvents, Limit: 10})
-	if err != nil || len(page.Items) != 1 || page.Next != "" || s.scans != 5 {
-		t.Errorf("Events = %d items, next %q, %v after %d scans; want one item after 5", len(page.Items), page.Next, err, s.scans)
+	for _, tt := range []struct {
+		limit, scans, items int
+		more                bool
+	}{{10, 12, 2, false}, {2, 10, 2, true}, {1, 5, 1, true}} {
+		s := &sparse{}
+		acc, err := audit.New(audit.Config{Reader: s, Keeper: ledgertest.NewMemory(ledgertest.Config{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := acc.Events(t.Context(), audit.Query{Kind: audit.KindEvents, Limit: tt.limit})
+		if err != nil || len(page.Items) != tt.items || (page.Next != "") != tt.more || len(s.limits) != tt.scans {
+			t.Errorf("limit %d: %d items, next %q, %v after %d scans; want %+v", tt.limit, len(page.Items), page.Next, err, len(s.limits), tt)
+		}
+		if last := s.limits[tt.scans-1]; last != tt.limit-(tt.scans-1)/5 {
+			t.Errorf("limit %d: the last scan was asked for %d", tt.limit, last)
+		}
 	}
 }
 
