@@ -88,6 +88,10 @@ func TestBatchKeepAndOptional(t *testing.T) {
 		t.Errorf("kept batch: %+v", res)
 	}
 	v, _ = New(Config{Row: batchRow(&Batch{Optional: true})})
+	deep := strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1)
+	if res := v.Verify(&Request{Body: []byte(deep)}); res.Reason != ReasonBodyMalformed {
+		t.Errorf("optional batch, too deep: %s", res.Reason)
+	}
 	for in, id := range map[string]string{`{"id":7}`: "7", `not JSON`: "", ``: ""} {
 		if res := v.Verify(&Request{Body: []byte(in)}); res.Reason != OK || res.Split || len(res.Events) != 1 || res.Events[0].ID != id {
 			t.Errorf("optional batch %q: %+v", in, res)

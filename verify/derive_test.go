@@ -266,6 +266,11 @@ func TestDerivedSecrets(t *testing.T) {
 				t.Errorf("%s: two secrets gave %s under %q by %q", a.name, res.Reason, res.Secret, res.Caller)
 			}
 		}
+		old := good
+		old.NotAfter = a.req.Now
+		if res := with(old, wrong).Verify(a.req); res.Reason != ReasonSignatureMismatch {
+			t.Errorf("%s: a secret that has ended beside a wrong one gave %s", a.name, res.Reason)
+		}
 		good.NotAfter = a.req.Now
 		if res := with(good).Verify(a.req); res.Reason != ReasonNoSecret {
 			t.Errorf("%s: a secret that ends now gave %s", a.name, res.Reason)
@@ -333,6 +338,18 @@ func TestManySignatures(t *testing.T) {
 		}
 		r.Header.Set(name, sig+strings.Repeat(sep+"00", maxCandidates))
 		a.refused(t, a.name+": one signature too many", r, ReasonSignatureMalformed)
+		other := map[Format]string{FormatKV: "x=1", FormatList: "v0,AA"}[s.Format]
+		r.Header.Set(name, strings.Repeat(other+sep[:1], maxSignatureLen/len(other))+sig)
+		a.refused(t, a.name+": a list without end", r, ReasonSignatureMalformed)
+		r = copyRequest(a.req)
+		for range maxCandidates {
+			r.Header.Add(name, other)
+		}
+		a.refused(t, a.name+": one header too many", r, ReasonSignatureMalformed)
+		r.Header[name] = r.Header[name][:maxCandidates]
+		if res := a.ver.Verify(r); res.Reason != OK {
+			t.Errorf("%s: a list over %d headers is %s", a.name, maxCandidates, res.Reason)
+		}
 		r = copyRequest(a.req)
 		for range 10_000 {
 			r.Header.Add(name, sig)

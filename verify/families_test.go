@@ -307,6 +307,9 @@ func TestPublicKeys(t *testing.T) {
 			if res := mustNew(t, Config{Row: pubRow(alg, enc), PublicKeys: []Secret{good}}).Verify(request(s, now)); res.Reason != ReasonNoSecret {
 				t.Errorf("%s %s, key out of time: %s", alg, enc, res.Reason)
 			}
+			if res := mustNew(t, Config{Row: pubRow(alg, enc), PublicKeys: []Secret{good, other}}).Verify(request(s, now)); res.Reason != ReasonSignatureMismatch {
+				t.Errorf("%s %s, key out of time beside another: %s", alg, enc, res.Reason)
+			}
 			r := request(s, now)
 			r.Body = []byte(`{"id":"e2"}`)
 			if res := v.Verify(r); res.Reason != ReasonSignatureMismatch {

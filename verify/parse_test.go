@@ -173,3 +173,20 @@ func TestCheckAge(t *testing.T) {
 		}
 	}
 }
+
+func TestSortedForm(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"b=2&b=1&a=%C3%A9&b=2&B=x": "Bxaéb1b2", "a=": "a", "ab=1&a=2": "a2ab1", "": "", "a=1&%zz": "",
+	} {
+		x := &exchange{req: &Request{Body: []byte(body), Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}}
+		tmpl, err := parseTemplate("{form}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if missing := tmpl.write(x, &out); missing != "" || out.String() != want {
+			t.Errorf("%q gives %q, want %q", body, out.String(), want)
+		}
+	}
+}
