@@ -190,6 +190,35 @@ func (r *rig) attempts(ref event.Ref) []event.Attempt {
 	return as
 }
 
+// metric is the value of one sample, the count of a histogram's, or -1 when
+// there is none.
+func (r *rig) metric(name, target, label, value string) float64 {
+	r.tb.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got := map[string]string{}
+			for _, l := range m.GetLabel() {
+				got[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() != name || got["target"] != target || got[label] != value {
+				continue
+			}
+			switch {
+			case m.Counter != nil:
+				return m.Counter.GetValue()
+			case m.Gauge != nil:
+				return m.Gauge.GetValue()
+			}
+			return float64(m.Histogram.GetSampleCount())
+		}
+	}
+	return -1
+}
+
 // await polls a condition on outside work, with a deadline.
 func await(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
