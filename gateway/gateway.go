@@ -51,6 +51,7 @@ type Gateway struct {
 	ready chan struct{} // closed when everything listens
 	phase atomic.Pointer[string]
 	gen   atomic.Pointer[generation] // in effect
+	open  func() (ledger, error)     // openLedger, but in tests of a failing one
 
 	// Set by Run before ready is closed, read-only from there on.
 	ledger        ledger
@@ -91,6 +92,7 @@ func New(cfg *Config, o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	g := &Gateway{opts: o, log: o.Log, start: cfg, met: met, ready: make(chan struct{})}
+	g.open = g.openLedger
 	g.gen.Store(gen)
 	g.phase.Store(&phaseStarting)
 	return g, nil
@@ -115,7 +117,7 @@ func (g *Gateway) Addr() (ingest, admin string) {
 // same way; its error comes back. Run may be called once.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer tuneRuntime(g.start.Store.MemoryLimit, g.log)()
-	led, err := g.openLedger()
+	led, err := g.open()
 	if err != nil {
 		return err
 	}
@@ -125,7 +127,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if err == nil {
 		err = g.wait(ctx, s)
 	}
-	return errors.Join(err, g.stopAll(s))
+	delay := time.Duration(g.gen.Load().cfg.ReadinessDelay)
+	if err != nil || ctx.Err() == nil || len(s.services) == 0 {
+		delay = 0 // a failed part takes no events; nobody gains by waiting
+	}
+	return errors.Join(err, g.stopAll(s, delay))
 }
 
 // startAll makes the parts and starts them, the innermost first.
@@ -177,19 +183,18 @@ func (g *Gateway) wait(ctx context.Context, s *stack) error {
 
 // stopAll ends the parts: first what takes events, last what keeps them. It
 // runs also when not all was started.
-func (g *Gateway) stopAll(s *stack) error {
+func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 	g.phase.Store(&phaseStopping)
 	notify(g.log, daemon.SdNotifyStopping)
 	g.reloading.Lock() // a reload under way ends first, and no other begins
 	defer g.reloading.Unlock()
-	cfg := g.gen.Load().cfg
-	g.log.Info("gateway stopping", "event", "gateway.stopping", "drain", cfg.Drain.String())
-	if delay := time.Duration(cfg.ReadinessDelay); delay > 0 && len(s.services) > 0 {
+	g.log.Info("gateway stopping", "event", "gateway.stopping", "readiness_delay", delay, "drain", g.start.Drain.String())
+	if delay > 0 {
 		timer := time.NewTimer(delay)
-		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-s.ended: // a failed part takes no events; nobody gains by waiting
+		case <-s.ended:
+			timer.Stop()
 		}
 	}
 	err := errors.Join(

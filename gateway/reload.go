@@ -47,6 +47,7 @@ func (g *Gateway) reload(ctx context.Context) (Faults, error) {
 	rep := &report{file: cfg.file, faults: faults}
 	if cfg.tree != nil {
 		g.fixed(cfg, rep)
+		g.wouldGoOffline(cfg, rep)
 	}
 	if err := rep.sorted().Err(); err != nil {
 		return rep.sorted(), err
@@ -99,6 +100,19 @@ func (g *Gateway) fixed(cfg *Config, rep *report) {
 	} {
 		if f.old != f.new {
 			rep.at(f.at, f.key+" can't change while running", "restart the gateway for it, or change it back")
+		}
+	}
+}
+
+// wouldGoOffline refuses to lose the secrets of a source that works: at a
+// start that is better than no gateway, at a reload it is worse than the old
+// configuration.
+func (g *Gateway) wouldGoOffline(cfg *Config, rep *report) {
+	for i := range cfg.Sources {
+		s := &cfg.Sources[i]
+		if was, ok := g.gen.Load().cfg.Source(s.Name); ok && was.offline == "" && s.offline != "" {
+			rep.at(cfg.tree.get("source").item(i).or("name"), "source "+strconv.Quote(s.Name)+" works and would go offline: "+s.offline,
+				"set its secret, or remove the source")
 		}
 	}
 }
