@@ -16,7 +16,7 @@ func (d *demo) writeConfig(name, ingest, admin string) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The demo's config: it is gone with the demo.\nlisten = %q\ndrain = \"3s\"\n\n", ingest)
-	fmt.Fprintf(&b, "[admin]\nlisten = %q\n\n[store]\npath = \"data\"\nmemory_limit = \"128MiB\"\n", admin)
+	fmt.Fprintf(&b, "[admin]\nlisten = %q\n\n[store]\npath = \"data\"\nmemory_limit = \"128MiB\"\nreserve = \"64MiB\"\nballast = \"1MiB\"\n", admin)
 	for _, p := range d.providers {
 		file := filepath.Join(secrets, p.source)
 		if err := os.WriteFile(file, []byte(p.secret), 0o600); err != nil {

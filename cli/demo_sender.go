@@ -194,7 +194,6 @@ type sent struct {
 	got    fate
 	status int
 	took   time.Duration
-	ref    string
 	err    error
 }
 
@@ -225,8 +224,7 @@ func (s *demoSender) send(ctx context.Context, sh shot) sent {
 		return out
 	}
 	out.took = s.now().Sub(began)
-	out.status, out.ref = answer.status, answer.ref
-	out.got = answer.fate()
+	out.status, out.got = answer.status, answer.fate()
 	if out.got == fateRepeat && sh.want == fateConflict {
 		out.got = fateConflict // answered alike; the sender knows that the body was another
 	}
@@ -237,7 +235,7 @@ func (s *demoSender) send(ctx context.Context, sh shot) sent {
 type answer struct {
 	status   int
 	replayed bool
-	ref      string
+	eventID  string
 	body     []byte
 }
 
@@ -272,11 +270,11 @@ func post(ctx context.Context, client *http.Client, signed verify.SignedRequest)
 		return answer{}, fmt.Errorf("read the answer: %w", err)
 	}
 	var doc struct {
-		Ref string `json:"ref"`
+		EventID string `json:"event_id"`
 	}
-	_ = json.Unmarshal(body, &doc) // an answer in a provider's own form has no ref
+	_ = json.Unmarshal(body, &doc) // an answer in a provider's own form has none
 	return answer{
 		status: resp.StatusCode, replayed: resp.Header.Get("Idempotent-Replayed") == "true",
-		ref: doc.Ref, body: body,
+		eventID: doc.EventID, body: body,
 	}, nil
 }

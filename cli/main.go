@@ -25,7 +25,6 @@ type IO struct {
 type app struct {
 	IO
 	flags   globalFlags
-	signals *signals
 	now     func() time.Time
 	started bool // the arguments were good and a command began
 }
@@ -48,7 +47,7 @@ func Main(ctx context.Context, args []string, std IO) int {
 	}
 	ctx, sig := watchSignals(ctx)
 	defer sig.stop()
-	a := &app{IO: std, signals: sig, now: time.Now}
+	a := &app{IO: std, now: time.Now}
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx, args) }()
 	select {
@@ -70,6 +69,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	code := codeOf(err)
 	if !a.started && !hasCode(err) {
 		code = exitUsage
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
 	}
 	if said := (*quietError)(nil); !errors.As(err, &said) {
 		fmt.Fprintf(a.Stderr, "onceward: %s\n", escapeLines(err.Error()))

@@ -34,10 +34,11 @@ func (a *app) root() *cobra.Command {
 			return usage("choose a command")
 		},
 	}
+	root.Version = buildVersion().line()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	root.CompletionOptions.HiddenDefaultCmd = false
 	a.globals(root.PersistentFlags())
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
@@ -52,7 +53,14 @@ func (a *app) root() *cobra.Command {
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")
 	root.SetCompletionCommandGroupID("know")
+	root.SetHelpCommand(helpCmd(root))
 	root.AddCommand(exitCodesTopic())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			asGroup(c)
+		}
+	}
 	showEnv(root)
 	return root
 }
@@ -73,22 +81,41 @@ func (a *app) globals(f *pflag.FlagSet) {
 
 // group is a command that only holds others.
 func group(use, short string, cmds ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{
-		Use: use, Short: short,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var names []string
-			for _, sub := range cmds {
-				names = append(names, sub.Name())
+	c := &cobra.Command{Use: use, Short: short}
+	c.AddCommand(cmds...)
+	asGroup(c)
+	return c
+}
+
+// asGroup makes a command without one of its own commands wrong usage; cobra
+// would print help and call that a success.
+func asGroup(c *cobra.Command) {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
+		}
+		if len(args) > 0 {
+			return usage("%s has no command %q; it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+		}
+		return usage("%s: choose one of %s", cmd.CommandPath(), strings.Join(names, ", "))
+	}
+}
+
+// helpCmd is help that knows when it is asked about nothing.
+func helpCmd(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command or topic",
+		RunE: func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usage("no help about %q", strings.Join(args, " "))
 			}
-			if len(args) > 0 {
-				return usage("%s has no command %q; it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
-			}
-			return usage("%s: choose one of %s", cmd.CommandPath(), strings.Join(names, ", "))
+			about.InitDefaultHelpFlag()
+			return about.Help()
 		},
 	}
-	c.AddCommand(cmds...)
-	return c
 }
 
 func exitCodesTopic() *cobra.Command {
@@ -132,7 +159,7 @@ func (a *app) flagsFromEnv(cmd *cobra.Command) error {
 // envName is a flag's variable: ONCEWARD_ADDR for a global flag, with the
 // command's name in it for one of its own, as in ONCEWARD_REPLAY_TARGET.
 func envName(cmd *cobra.Command, f *pflag.Flag) string {
-	if f.Name == "help" {
+	if f.Name == "help" || f.Name == "version" {
 		return ""
 	}
 	name := f.Name

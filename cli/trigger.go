@@ -207,6 +207,9 @@ func (a *app) fireOne(ctx context.Context, client *http.Client, s triggerShot, i
 		}
 		return triggered{}, &codedError{exitUnreachable, fmt.Errorf("source %s: %w", s.source, err)}
 	}
+	if got.eventID != "" {
+		id = got.eventID // a body of one's own may hold another
+	}
 	return triggered{
 		Source: s.source, EventID: id, Type: s.flags.typ, Try: try, Status: got.status, Answer: string(got.fate()),
 		Replayed: got.replayed, Millis: a.now().Sub(began).Milliseconds(), Body: string(got.body),

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -46,18 +47,34 @@ func (a *app) verifyVectors(file string, strict bool) error {
 	return a.showReport(report, strict)
 }
 
-func (a *app) showReport(r verify.Report, strict bool) error {
+// reportView is a report as it is printed: the field names are a contract.
+type reportView struct {
+	Passed     int      `json:"passed"`
+	Failed     int      `json:"failed"`
+	Skipped    int      `json:"skipped"`
+	Mismatches []string `json:"mismatches"`
+}
+
+func (r reportView) write(w io.Writer) error {
 	for _, line := range r.Mismatches {
-		fmt.Fprintln(a.Stdout, escape(line))
+		fmt.Fprintln(w, escape(line))
 	}
+	_, err := fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	return err
+}
+
+func (a *app) showReport(r verify.Report, strict bool) error {
+	v := reportView{r.Passed, r.Failed, r.Skipped, orEmpty(r.Mismatches)}
 	if strict {
-		r.Failed, r.Skipped = r.Failed+r.Skipped, 0
+		v.Failed, v.Skipped = v.Failed+v.Skipped, 0
 	}
-	fmt.Fprintf(a.Stdout, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	if err := a.show(v, v.write); err != nil {
+		return err
+	}
 	switch {
-	case r.Failed > 0:
+	case v.Failed > 0:
 		return quiet(exitFailed)
-	case r.Passed == 0:
+	case v.Passed == 0:
 		return fail(exitNotFound, "no vector was run")
 	}
 	return nil
