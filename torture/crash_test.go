@@ -34,7 +34,10 @@ var builds = map[string]func() (string, error){
 	noSync:    sync.OnceValues(func() (string, error) { return build(noSync) }),
 }
 
-const binaryEnv = "TORTURE_BINARY"
+const (
+	shippedEnv = "TORTURE_BINARY"           // a gateway to test in place of this module's
+	isolateEnv = "TORTURE_NAMESPACE_BINARY" // what a test in a process of its own is to run
+)
 
 var binDir string
 
@@ -50,10 +53,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build is the gateway with one build tag, or what TORTURE_BINARY names: that
-// is how a test in a process of its own gets what was built outside.
+// build is the gateway with one build tag, unless the environment names a
+// built one.
 func build(tag string) (string, error) {
-	if path := os.Getenv(binaryEnv); path != "" {
+	if path := os.Getenv(isolateEnv); path != "" {
+		return path, nil
+	}
+	if path := os.Getenv(shippedEnv); path != "" && tag == asShipped {
 		return path, nil
 	}
 	out := filepath.Join(binDir, "onceward-"+tag)

@@ -23,7 +23,8 @@
 //	go test -tags torture -v -timeout 20m ./torture
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
 //
-// TORTURE_CYCLES and TORTURE_CUTS set the number of kills and of power cuts.
+// TORTURE_CYCLES and TORTURE_CUTS set the number of kills and of power cuts,
+// TORTURE_BINARY names a built gateway to take in place of this module's.
 // The power cuts need root and loop devices; where there are none the test
 // fails and says so, unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
 package torture

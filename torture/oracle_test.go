@@ -126,6 +126,10 @@ func TestJudgeCatches(t *testing.T) {
 			func(v *Verdict) int { return v.Miscount }},
 		{"attempt of a living process not shown", func(e *Evidence) { e.Stored[3].Deliveries[0].Attempts = 0 },
 			func(v *Verdict) int { return v.Miscount }},
+		{"attempt number given again", func(e *Evidence) { e.Requests[1].Attempt = 1 },
+			func(v *Verdict) int { return v.Miscount }},
+		{"attempt number left out", func(e *Evidence) { e.Requests[4].Attempt = 3 },
+			func(v *Verdict) int { return v.Miscount }},
 		{"delivered and never sent", func(e *Evidence) {
 			e.Requests = append(e.Requests, Request{Target: "crm", Source: "standard", EventID: "w9", Key: "standard:w9", At: 300 * ms, Status: 200})
 		}, func(v *Verdict) int { return v.Strange }},

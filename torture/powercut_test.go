@@ -36,7 +36,7 @@ func isolated(t *testing.T, bin string, s uint64) bool {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", "-seed", strconv.FormatUint(s, 10))
-	cmd.Env = append(os.Environ(), marker+"="+t.Name(), binaryEnv+"="+bin)
+	cmd.Env = append(os.Environ(), marker+"="+t.Name(), isolateEnv+"="+bin)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	InNamespace(cmd)
 	if err := cmd.Run(); err != nil {

@@ -20,6 +20,9 @@ func (v *Verdict) attempts(d *docket, u *unit) {
 				v.fault("%s: target %s got it again from the same process, %v after the start of the run", u, target, r.At)
 			}
 			done = done || r.Status/100 == 2
+			if i > 0 {
+				v.numbered(u, rs[i-1], r, d.life(rs[i-1].At) == life)
+			}
 			endsLife := i == len(rs)-1 || d.life(rs[i+1].At) != life
 			if !endsLife || life < 0 || !d.Lives[life].Killed {
 				least++
@@ -28,6 +31,16 @@ func (v *Verdict) attempts(d *docket, u *unit) {
 		v.Copies += copies(rs)
 		v.miscount(u, target, least, most)
 	}
+}
+
+// numbered holds the numbers of two attempts in a row against each other: one
+// process counts on, the next may have to give the last one's number again.
+func (v *Verdict) numbered(u *unit, before, r Request, sameLife bool) {
+	if r.Attempt == before.Attempt+1 || r.Attempt == before.Attempt && !sameLife {
+		return
+	}
+	v.Miscount++
+	v.fault("%s: target %s got attempt %d after attempt %d", u, r.Target, r.Attempt, before.Attempt)
 }
 
 func copies(rs []Request) (n int) {
