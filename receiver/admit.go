@@ -91,9 +91,6 @@ func (c *call) fillItem(it *dedupe.Item, base *event.Event, res *verify.Result, 
 	ev.Targets = src.src.Targets(got.Type)
 	ev.Trace = newTrace()
 	it.Conflict, it.Keys, it.Window = src.conflict, src.src.Keys, src.window
-	if res.Split && it.Conflict == dedupe.ConflictReject {
-		it.Conflict = dedupe.ConflictAck
-	}
 	if got.ID != "" {
 		c.claimID(it, got.ID)
 	} else {

@@ -301,6 +301,66 @@ func TestRowAnswers(t *testing.T) {
 	f.send(t, m).want(t, 429)
 }
 
+// TestHandshakeMethod: a method that a row takes for handshakes alone brings
+// no event, however well it is signed.
+func TestHandshakeMethod(t *testing.T) {
+	t.Parallel()
+	row := source(t, "hmac").Verifier.Row()
+	row.Options = append(row.Options, "verify_token")
+	row.Handshake = []verify.Handshake{{
+		Name: "subscribe", Method: "GET", Detect: []string{"query:challenge"}, Compare: []string{"query:token=verify_token"},
+		Body: "{query:challenge}",
+	}}
+	v, err := verify.New(verify.Config{
+		Row: row, Secrets: []verify.Secret{{Value: verify.NewSecretString(testSecret)}},
+		Options: map[string]string{"verify_token": "the-token-we-chose"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := &Source{Name: "hmac", Verifier: v}
+	f := setup(t, []*Source{src}, nil)
+	got := f.send(t, message{method: "GET", path: "/in/hmac?challenge=%3Cscript%3E&token=the-token-we-chose"}).want(t, 200)
+	if got.body != "<script>" || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") ||
+		got.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("handshake answered %q as %q", got.body, got.header.Get("Content-Type"))
+	}
+	f.send(t, message{method: "GET", path: "/in/hmac?challenge=1&token=guess"}).want(t, 401)
+	signed := f.sign(t, src, verify.SignRequest{Body: []byte(`{}`)})
+	signed.method = "GET"
+	got = f.send(t, signed).want(t, 405)
+	if got.header.Get("Allow") != "POST, GET" {
+		t.Errorf("Allow %q", got.header.Get("Allow"))
+	}
+	f.send(t, message{method: "PUT", path: "/in/hmac?challenge=1&token=the-token-we-chose"}).want(t, 405)
+	if n := f.events(t); n != 0 {
+		t.Errorf("%d events, want none", n)
+	}
+	if n := f.metric(t, "onceward_ingest_requests_total", "source", "hmac", "outcome", "handshake"); n != 1 {
+		t.Errorf("%v handshakes counted, want 1", n)
+	}
+}
+
+// TestSecretOutOfTime: a source none of whose secrets is valid now is offline,
+// and the sender is asked to come back.
+func TestSecretOutOfTime(t *testing.T) {
+	t.Parallel()
+	src := source(t, "github")
+	src.Verifier = verifier(t, verify.Config{
+		Secrets: []verify.Secret{{Value: verify.NewSecretString(testSecret), NotAfter: noon.Add(time.Minute)}},
+	}, "github")
+	f := setup(t, []*Source{src}, nil)
+	m := f.sign(t, src, signGitHub("d1", "push", "{}"))
+	f.send(t, m).want(t, 200)
+	f.now.Store(noon.Add(time.Hour).UnixNano())
+	if got := f.send(t, m).want(t, 503); got.header.Get("Retry-After") == "" {
+		t.Errorf("headers %v", got.header)
+	}
+	if s := f.r.SourceStats()[0]; s.Counts["offline"] != 1 || s.Refused["no_secret"] != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/onceward/onceward/event"
+	"github.com/onceward/onceward/verify"
 )
 
 // TestPaths: a path is itself or itself with a slash, and nothing else leads
@@ -212,6 +213,14 @@ func TestSignedURL(t *testing.T) {
 	f.send(t, sign("https://evil.example/in/twilio", "MessageSid=5&MessageStatus=sent").
 		replace("X-Forwarded-Host", "evil.example, hooks.example")).want(t, 401)
 
+	// A form that can't be read is told apart from a bad signature only by
+	// senders that hold the secret.
+	odd := public
+	odd.body = "a=%zz"
+	if got := f.send(t, odd).want(t, 401); got.body != string(answerRefused.body) {
+		t.Errorf("answer %s", got.body)
+	}
+
 	fixed := source(t, "twilio", func(s *Source) { s.PublicURL = "https://fixed.example/hook" })
 	if err := f.r.SetSources([]*Source{fixed}, loopback); err != nil {
 		t.Fatal(err)
@@ -253,6 +262,29 @@ func TestHeadersKept(t *testing.T) {
 	f.send(t, f.sign(t, src, signGitHub("d2", "push", `{}`)).with("Onceward-Test: 1")).want(t, 200)
 	if f.all(t)[0].Event.Flags.Has(event.FlagTest) {
 		t.Error("a mark that came through a proxy is believed")
+	}
+}
+
+// TestRowCannotPassCredentials: a row that lists what must not pass changes
+// nothing.
+func TestRowCannotPassCredentials(t *testing.T) {
+	t.Parallel()
+	c := compileSource(&Source{Name: "a", Row: verify.Row{
+		EventHeaders:      []string{"x-event", "Authorization", "cookie", "X_Event", "Transfer-Encoding", "x-token", "Host"},
+		SignatureHeaders:  []string{"X-Sig", "Proxy-Authorization"},
+		CredentialHeaders: []string{"X-Token", "User-Agent"},
+		CredentialParams:  []string{"json:token"},
+	}})
+	if want := []string{"Content-Encoding", "Content-Language", "Content-Type", "X-Event", "X-Sig"}; !slices.Equal(c.pass, want) {
+		t.Errorf("pass %q, want %q", c.pass, want)
+	}
+	for _, name := range []string{"Authorization", "Cookie", "X-Token", "X-Sig", "User-Agent", "X-Other"} {
+		if c.show[name] {
+			t.Errorf("refusals show %s", name)
+		}
+	}
+	if c.keepBody || !c.show["X-Event"] {
+		t.Error("a body that may hold a credential is not shown, an event header is")
 	}
 }
 

@@ -114,6 +114,31 @@ func TestRingBounds(t *testing.T) {
 	}
 }
 
+// TestRingSize: every source and reason keeps its latest and no more, whatever
+// the others do.
+func TestRingSize(t *testing.T) {
+	t.Parallel()
+	var r Receiver
+	r.rings.init()
+	for i := range 1000 {
+		r.rings.add(&Refusal{At: noon, Source: "a", Reason: "x", Detail: fmt.Sprint(i)})
+		if i%100 == 0 {
+			r.rings.add(&Refusal{At: noon, Source: "b", Reason: "x"})
+		}
+	}
+	a, b := r.Refusals(RefusalFilter{Source: "a", Limit: 1000}), r.Refusals(RefusalFilter{Source: "b"})
+	if len(a) != ringSize || len(b) != 10 || a[0].Detail != "999" || a[ringSize-1].Detail != "950" {
+		t.Errorf("%d and %d refusals kept, want %d and 10", len(a), len(b), ringSize)
+	}
+	ids := map[string]bool{}
+	for _, f := range append(a, b...) {
+		ids[f.ID] = true
+	}
+	if len(ids) != ringSize+10 {
+		t.Errorf("%d IDs for %d refusals", len(ids), ringSize+10)
+	}
+}
+
 // TestForgedFlood: forged requests with IDs of their own change neither the
 // ledger nor the number of series, and the log stays quiet.
 func TestForgedFlood(t *testing.T) {
