@@ -37,13 +37,10 @@ func acceptedVectors(t testing.TB) []accepted {
 				continue
 			}
 			row, _ := Lookup(v.Provider)
-			ver, err := v.verifier(row)
+			req := v.request()
+			ver, err := v.verifier(row, req)
 			if err != nil {
 				t.Fatalf("%s %s: %v", v.Provider, v.Case, err)
-			}
-			req, err := v.request()
-			if err != nil {
-				t.Fatal(err)
 			}
 			if res := ver.Verify(req); res.Reason != OK {
 				t.Fatalf("%s %s: %s", v.Provider, v.Case, res.Reason)

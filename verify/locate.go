@@ -39,7 +39,7 @@ func parseLocator(s string) (locator, error) {
 		}
 		return newLocator(kind(k), rest, s)
 	}
-	return locator{}, fmt.Errorf("locator %q: want header:, query:, form: or json:", s)
+	return locator{}, fmt.Errorf("locator %q: want header:NAME, query:NAME, form:FIELD or json:PATH", s)
 }
 
 func newLocator(k kind, rest, whole string) (locator, error) {

@@ -85,8 +85,9 @@ type expectedResponse struct {
 // and those in opt. The error is about the file; what a vector says about a
 // provider is in the report.
 //
-// Without `auth` (or `options.version`) the first mode whose family fits the
-// vector's key material is taken.
+// Without `auth` (or `options.version`) a vector runs in the first mode that takes
+// its key material and finds its signature in the request, or else in the first
+// that takes the key material.
 func RunVectors(r io.Reader, opt VectorOptions) (Report, error) {
 	var rep Report
 	dec := json.NewDecoder(r)
@@ -128,11 +129,8 @@ func (o VectorOptions) lookup(name string) (Row, bool) {
 
 // run verifies the vector's request and holds the result against what it wants.
 func (v *vector) run(row Row) error {
-	ver, err := v.verifier(row)
-	if err != nil {
-		return err
-	}
-	req, err := v.request()
+	req := v.request()
+	ver, err := v.verifier(row, req)
 	if err != nil {
 		return err
 	}
@@ -174,7 +172,7 @@ func outcome(res Result) string {
 }
 
 // verifier makes the verifier the vector asks for.
-func (v *vector) verifier(row Row) (*Verifier, error) {
+func (v *vector) verifier(row Row, req *Request) (*Verifier, error) {
 	cfg := Config{Row: row, Auth: v.Auth, Options: map[string]string{}}
 	if v.Secret != nil {
 		cfg.Secrets = append(cfg.Secrets, Secret{Value: NewSecretString(*v.Secret)})
@@ -193,6 +191,12 @@ func (v *vector) verifier(row Row) (*Verifier, error) {
 	if cfg.Auth != "" {
 		return New(cfg)
 	}
+	return pickVerifier(row, cfg, req)
+}
+
+// pickVerifier chooses the mode of a vector that names none.
+func pickVerifier(row Row, cfg Config, req *Request) (*Verifier, error) {
+	var fits *Verifier
 	var errs []error
 	for _, m := range row.Modes {
 		if (m.PublicKey != nil) != (len(cfg.PublicKeys) > 0) {
@@ -200,10 +204,19 @@ func (v *vector) verifier(row Row) (*Verifier, error) {
 		}
 		cfg.Auth = m.Name
 		ver, err := New(cfg)
-		if err == nil {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if ver.Verify(req).Reason != ReasonSignatureMissing {
 			return ver, nil
 		}
-		errs = append(errs, err)
+		if fits == nil {
+			fits = ver
+		}
+	}
+	if fits != nil {
+		return fits, nil
 	}
 	if len(errs) == 0 {
 		return nil, errors.New("no mode of the provider takes these keys")
@@ -244,7 +257,7 @@ func rawText(raw json.RawMessage) string {
 }
 
 // request builds the request byte for byte.
-func (v *vector) request() (*Request, error) {
+func (v *vector) request() *Request {
 	h := http.Header{}
 	for name, raw := range v.Headers {
 		var many []string
@@ -262,7 +275,7 @@ func (v *vector) request() (*Request, error) {
 	sec := int64(v.Now)
 	nsec := int64((v.Now - float64(sec)) * 1e9)
 	_, query, _ := strings.Cut(v.URL, "?")
-	return &Request{Method: method, URL: v.URL, RawQuery: query, Header: h, Body: []byte(v.Body), Now: time.Unix(sec, nsec)}, nil
+	return &Request{Method: method, URL: v.URL, RawQuery: query, Header: h, Body: []byte(v.Body), Now: time.Unix(sec, nsec)}
 }
 
 // checkEvents compares IDs and types, in order, where the vector names them.
