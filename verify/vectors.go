@@ -99,23 +99,35 @@ func RunVectors(r io.Reader, opt VectorOptions) (Report, error) {
 		return rep, errors.New("read vectors: text after the array")
 	}
 	for i, msg := range raw {
-		var v vector
-		if err := json.Unmarshal(msg, &v); err != nil {
+		var head struct {
+			Provider string `json:"provider"`
+			Case     string `json:"case"`
+		}
+		if err := json.Unmarshal(msg, &head); err != nil {
 			return rep, fmt.Errorf("read vector %d: %w", i+1, err)
 		}
-		row, ok := opt.lookup(v.Provider)
+		row, ok := opt.lookup(head.Provider)
 		if !ok {
 			rep.Skipped++
 			continue
 		}
-		if err := v.run(row); err != nil {
+		if err := runVector(msg, row); err != nil {
 			rep.Failed++
-			rep.Mismatches = append(rep.Mismatches, fmt.Sprintf("%s: %q: %v", v.Provider, v.Case, err))
+			rep.Mismatches = append(rep.Mismatches, fmt.Sprintf("%s: %q: %v", head.Provider, head.Case, err))
 			continue
 		}
 		rep.Passed++
 	}
 	return rep, nil
+}
+
+// runVector reads and runs one vector; one that can't be read has failed.
+func runVector(msg json.RawMessage, row Row) error {
+	var v vector
+	if err := json.Unmarshal(msg, &v); err != nil {
+		return fmt.Errorf("read vector: %w", err)
+	}
+	return v.run(row)
 }
 
 func (o VectorOptions) lookup(name string) (Row, bool) {

@@ -50,7 +50,8 @@ func TestRunVectorsReports(t *testing.T) {
 	 {"provider":"github","case":"other outcome","secret":"mysecret","method":"POST","headers":{},"body":"","now":1,"want":"ok"},
 	 {"provider":"gitlab","case":"mode found","secret":"sampleToken","headers":{"X-Gitlab-Token":["sampleToken"]},"body":"","now":1.5,"want":"ok"},
 	 {"provider":"gitlab","case":"mode named","auth":"signing_token","secret":"sampleToken","headers":{"X-Gitlab-Token":"sampleToken"},"body":"","now":1,"want":"missing_signature"},
-	 {"provider":"nobody","case":"unknown","headers":{},"body":"","now":1,"want":"ok"}
+	 {"provider":"github","case":"unreadable","secrets":{"a":1}},
+	 {"provider":"nobody","case":"unknown","secrets":{"a":1},"headers":{},"body":"","now":1,"want":"ok"}
 	]`
 	rep, err := RunVectors(strings.NewReader(file), VectorOptions{})
 	if err != nil {
@@ -58,7 +59,8 @@ func TestRunVectorsReports(t *testing.T) {
 	}
 	want := "github: \"other id\": event IDs are [\"d1\"], want [\"d2\"]\n" +
 		"github: \"other outcome\": got missing_signature (signature_missing), want ok\n" +
-		"3 passed, 2 failed, 1 skipped\n"
+		"github: \"unreadable\": read vector: json: cannot unmarshal object into Go struct field vector.secrets of type []string\n" +
+		"3 passed, 3 failed, 1 skipped\n"
 	if got := rep.String(); got != want {
 		t.Errorf("report is\n%s\nwant\n%s", got, want)
 	}
