@@ -141,7 +141,7 @@ func (c *call) claimWithoutID(it *dedupe.Item, split bool) {
 // guard sets the replay guard. The signed bytes of a split batch are those of
 // all its elements, and its IDs are among them.
 func (c *call) guard(it *dedupe.Item, res *verify.Result, hasID bool) {
-	policy := c.src.src.Guard
+	policy := c.src.guard
 	if !res.HasGuard || res.Split || policy == dedupe.GuardOff || policy == dedupe.GuardFlag && !hasID {
 		return
 	}

@@ -398,12 +398,23 @@ func TestConflicts(t *testing.T) {
 func TestReplayGuard(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		guard  dedupe.Guard
-		events uint64
-	}{{dedupe.GuardOff, 2}, {dedupe.GuardFlag, 2}, {dedupe.GuardDrop, 1}} {
-		t.Run("guard "+string(tt.guard), func(t *testing.T) {
+		verifier verify.Guard // "" is the row's, which is flag
+		source   dedupe.Guard
+		events   uint64
+		flagged  bool
+	}{
+		{verify.GuardOff, "", 2, false},
+		{"", "", 2, true},
+		{"", dedupe.GuardFlag, 2, true},
+		{"", dedupe.GuardDrop, 1, false},
+		{verify.GuardDrop, "", 1, false},
+	} {
+		t.Run(fmt.Sprintf("verifier %q source %q", tt.verifier, tt.source), func(t *testing.T) {
 			t.Parallel()
-			src := source(t, "github", func(s *Source) { s.Guard = tt.guard })
+			src := source(t, "github", func(s *Source) { s.Guard = tt.source })
+			src.Verifier = verifier(t, verify.Config{
+				Guard: tt.verifier, Secrets: []verify.Secret{{Value: verify.NewSecretString(testSecret)}},
+			}, "github")
 			f := setup(t, []*Source{src}, nil)
 			m := f.sign(t, src, verify.SignRequest{ID: "d1", Type: "push", Body: []byte(`{"a":1}`)})
 			first := f.send(t, m).want(t, 200)
@@ -411,10 +422,10 @@ func TestReplayGuard(t *testing.T) {
 			if n := f.events(t); n != tt.events {
 				t.Errorf("%d events, want %d", n, tt.events)
 			}
-			if dropped := tt.guard == dedupe.GuardDrop; dropped != (again.body == first.body) {
+			if dropped := tt.events == 1; dropped != (again.body == first.body) {
 				t.Errorf("answers %s and %s", first.body, again.body)
 			}
-			if got := f.all(t)[0].Event.Flags.Has(event.FlagGuard); got != (tt.guard == dedupe.GuardFlag) {
+			if got := f.all(t)[0].Event.Flags.Has(event.FlagGuard); got != tt.flagged {
 				t.Errorf("newest event flagged: %v", got)
 			}
 		})

@@ -52,6 +52,7 @@ type compiled struct {
 	bodyWindow time.Duration // of claims on a body
 	conflict   dedupe.Conflict
 	noID       verify.NoID
+	guard      dedupe.Guard
 	keyed      bool // claims are by caller as well
 	limit      int64
 	admission  time.Duration // how long Accept may take
@@ -149,6 +150,10 @@ func (c *compiled) compilePolicies() {
 		c.bodyWindow = min(c.window, max(row.Retries, time.Hour))
 	}
 	c.conflict = firstOf(s.Conflict, dedupe.Conflict(row.OnConflict), dedupe.ConflictDeliver)
+	c.guard = s.Guard
+	if c.guard == dedupe.GuardOff && c.verifier != nil && c.verifier.Guard() != verify.GuardOff {
+		c.guard = dedupe.Guard(c.verifier.Guard())
+	}
 	c.noID = firstOf(s.NoID, row.NoID, verify.NoIDBodyHash)
 	c.limit = firstOf(s.BodyLimit, row.BodyLimit, verify.DefaultBodyLimit)
 	c.elements = firstOf(s.MaxElements, defaultMaxElements)

@@ -83,7 +83,7 @@ func TestRingBounds(t *testing.T) {
 	r.init()
 	big := make([]byte, maxKeptBody)
 	for i := range 1_000_000 {
-		f := &Refusal{At: noon.Add(time.Duration(i)), Source: fmt.Sprint("s", i%7), Reason: fmt.Sprint("r", i%13), Detail: fmt.Sprint(i)}
+		f := &Refusal{At: noon.Add(time.Duration(i)), Source: "source"[:i%7], Reason: "reason-of-many"[:i%13], Skew: time.Duration(i)}
 		if i%3 == 0 {
 			f.Body = big
 		}
@@ -109,7 +109,7 @@ func TestRingBounds(t *testing.T) {
 	if held < ringBytes/2 {
 		t.Errorf("only %d bytes held: the bound was not tried", held)
 	}
-	if r.all.Back().Value.(*Refusal).Detail != "999999" {
+	if r.all.Back().Value.(*Refusal).Skew != 999_999 {
 		t.Error("the newest is gone")
 	}
 }
