@@ -50,6 +50,7 @@ func TestRunVectorsReports(t *testing.T) {
 	 {"provider":"github","case":"other outcome","secret":"mysecret","method":"POST","headers":{},"body":"","now":1,"want":"ok"},
 	 {"provider":"gitlab","case":"mode found","secret":"sampleToken","headers":{"X-Gitlab-Token":["sampleToken"]},"body":"","now":1.5,"want":"ok"},
 	 {"provider":"gitlab","case":"mode named","auth":"signing_token","secret":"sampleToken","headers":{"X-Gitlab-Token":"sampleToken"},"body":"","now":1,"want":"missing_signature"},
+	 {"provider":"github","case":"empty secret","secret":"","headers":{"X-Hub-Signature-256":"sha256=00"},"body":"","now":1,"want":"bad_signature"},
 	 {"provider":"github","case":"unreadable","secrets":{"a":1}},
 	 {"provider":"nobody","case":"unknown","secrets":{"a":1},"headers":{},"body":"","now":1,"want":"ok"}
 	]`
@@ -60,7 +61,7 @@ func TestRunVectorsReports(t *testing.T) {
 	want := "github: \"other id\": event IDs are [\"d1\"], want [\"d2\"]\n" +
 		"github: \"other outcome\": got missing_signature (signature_missing), want ok\n" +
 		"github: \"unreadable\": read vector: json: cannot unmarshal object into Go struct field vector.secrets of type []string\n" +
-		"3 passed, 3 failed, 1 skipped\n"
+		"4 passed, 3 failed, 1 skipped\n"
 	if got := rep.String(); got != want {
 		t.Errorf("report is\n%s\nwant\n%s", got, want)
 	}
