@@ -182,16 +182,7 @@ func TestCrashLoop(t *testing.T) {
 	r := newRig(t, built(t, asShipped), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
 	inStart := crash(t, r, rand.New(rand.NewPCG(s, 1000)), cycles)
 
-	must(t, r.Quiesce(within(t, 2*time.Minute)))
-	e, err := r.Evidence(within(t, time.Minute), 0)
-	must(t, err)
-	resent := resend(t, r, e)
-	e, err = r.Evidence(within(t, time.Minute), 0)
-	must(t, err)
-	v := Judge(e)
-	if out, err := r.Proc.Command(within(t, time.Minute), "ledger", "check"); err != nil {
-		t.Errorf("ledger check: %v\n%s", err, out)
-	}
+	v, resent := settle(t, r, 0, 200)
 	must(t, r.Proc.Stop(within(t, 20*time.Second)))
 
 	fmt.Printf("%skills under load %d, while starting %d, re-sent at the end %d, all known\n", v.String(), cycles, inStart, resent)
@@ -207,12 +198,32 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
+// settle waits until nothing is pending, sends a sample again, has the
+// gateway check its own ledger, and judges. With no sample it only judges.
+// until is the moment of a power cut, or zero.
+func settle(t *testing.T, r *Rig, until time.Duration, sample int) (v Verdict, resent int) {
+	t.Helper()
+	must(t, r.Quiesce(within(t, 2*time.Minute)))
+	e, err := r.Evidence(within(t, time.Minute), until)
+	must(t, err)
+	if sample == 0 {
+		return Judge(e), 0
+	}
+	resent = resend(t, r, e, sample)
+	e, err = r.Evidence(within(t, time.Minute), until)
+	must(t, err)
+	if out, err := r.Proc.Command(within(t, time.Minute), "ledger", "check"); err != nil {
+		t.Errorf("ledger check: %v\n%s", err, out)
+	}
+	return Judge(e), resent
+}
+
 // resend sends a sample again: every one must be recognised, and nothing of
 // it may reach a target.
-func resend(t *testing.T, r *Rig, e Evidence) int {
+func resend(t *testing.T, r *Rig, e Evidence, sample int) int {
 	t.Helper()
 	before := r.Target.Count()
-	n, err := r.Resend(e, 200)
+	n, err := r.Resend(e, sample)
 	if err != nil {
 		t.Errorf("repeats after the last restart: %v", err)
 	}
@@ -252,8 +263,6 @@ func control(t *testing.T, tag string) Verdict {
 	dir := keep(t)
 	r := newRig(t, built(t, tag), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
 	crash(t, r, rand.New(rand.NewPCG(s, 1000)), controlCycles)
-	must(t, r.Quiesce(within(t, time.Minute)))
-	e, err := r.Evidence(within(t, time.Minute), 0)
-	must(t, err)
-	return Judge(e)
+	v, _ := settle(t, r, 0, 0)
+	return v
 }

@@ -55,8 +55,8 @@ type outcome struct {
 }
 
 // cut runs one gateway on a fresh disk, cuts its power under load, and judges
-// what is there when the power is back.
-func cut(t *testing.T, bin string, s uint64, n int) outcome {
+// what is there when the power is back; sample as for settle.
+func cut(t *testing.T, bin string, s uint64, n, sample int) outcome {
 	t.Helper()
 	ctx := within(t, 2*time.Minute)
 	random := rand.New(rand.NewPCG(s, uint64(n)))
@@ -98,10 +98,7 @@ func cut(t *testing.T, bin string, s uint64, n int) outcome {
 		out.Verdict = Judge(Evidence{Sources: r.sources, Sent: sent, Until: at})
 	} else {
 		must(t, err)
-		must(t, r.Quiesce(ctx))
-		e, err := r.Evidence(ctx, at)
-		must(t, err)
-		out.Verdict = Judge(e)
+		out.Verdict, _ = settle(t, r, at, sample)
 	}
 	closed = true
 	if err := r.Close(); err != nil && out.refused == nil {
@@ -122,7 +119,7 @@ func TestPowerCut(t *testing.T) {
 	var acked, lost, twice int
 	for i := range cuts {
 		t.Run(fmt.Sprintf("cut %d", i), func(t *testing.T) {
-			o := cut(t, bin, s, i)
+			o := cut(t, bin, s, i, 20)
 			if o.refused != nil {
 				t.Fatalf("the gateway did not start when the power was back: %v", o.refused)
 			}
@@ -150,7 +147,7 @@ func TestControlNoSync(t *testing.T) {
 	var acked, lost, refused int
 	for i := range cuts {
 		t.Run(fmt.Sprintf("cut %d", i), func(t *testing.T) {
-			o := cut(t, bin, s, i)
+			o := cut(t, bin, s, i, 0)
 			acked, lost = acked+o.Acknowledged, lost+o.Lost
 			if o.refused == nil {
 				return
