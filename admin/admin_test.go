@@ -483,6 +483,18 @@ func TestStateRoutes(t *testing.T) {
 	}
 }
 
+func TestJSONHasNoNulls(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.accept("stripe", "evt_1", "{}")
+	for _, path := range []string{"/status", "/sources", "/targets", "/refusals", "/events", "/events/evt_1", "/events/evt_1/attempts",
+		"/deliveries", "/events?source=none", "/health?verbose"} {
+		if resp, body := b.do("GET", "/api/v1"+path, ""); resp.StatusCode != 200 || strings.Contains(body, "null") {
+			t.Errorf("%s = %d %s, want lists and maps in place of null", path, resp.StatusCode, body)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -565,7 +577,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ref := b.accept("stripe", "evt_1", "{}")
-	if rep, err := b.client.Check(t.Context()); err != nil || rep.Events != 1 || len(rep.Faults) != 0 {
+	if rep, err := b.client.Check(t.Context()); err != nil || rep.Events != 1 || rep.Faults == nil || len(rep.Faults) != 0 {
 		t.Errorf("Check = %+v, %v", rep, err)
 	}
 	if err := b.ledger.Damage(ref); err != nil {

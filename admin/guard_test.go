@@ -163,9 +163,15 @@ func TestLimiterMemoryIsBounded(t *testing.T) {
 	if n := admin.RememberedForTest(b.admin); n > admin.MaxAddresses {
 		t.Errorf("%d addresses are remembered, want at most %d", n, admin.MaxAddresses)
 	}
-	// The newest are kept: who is at it now stays limited.
+	// The newest are kept, also over others' tries: who is at it now stays
+	// limited.
 	for range 9 {
 		ask(b.admin, netip.AddrPortFrom(addr, 1).String(), "GET", status, wrong)
+	}
+	other := addr
+	for range admin.MaxAddresses / 2 {
+		other = other.Next()
+		ask(b.admin, netip.AddrPortFrom(other, 1).String(), "GET", status, wrong)
 	}
 	if rec := ask(b.admin, netip.AddrPortFrom(addr, 1).String(), "GET", status, wrong); rec.Code != 429 {
 		t.Errorf("the latest address = %d, want 429", rec.Code)

@@ -13,11 +13,13 @@ const (
 )
 
 // limiter counts wrong tokens per address. It remembers a bounded number of
-// addresses.
+// addresses, the latest, at the same small cost for each.
 type limiter struct {
-	// mu guards byAddr; held only for bookkeeping, never across I/O.
-	mu     sync.Mutex
-	byAddr map[netip.Prefix]failures
+	// mu guards both maps; held only for bookkeeping, never across I/O.
+	mu sync.Mutex
+	// young takes every change. Once it holds half of maxAddresses it becomes
+	// old, and what was old is forgotten.
+	young, old map[netip.Prefix]failures
 }
 
 type failures struct {
@@ -25,7 +27,7 @@ type failures struct {
 	n     int
 }
 
-func newLimiter() *limiter { return &limiter{byAddr: make(map[netip.Prefix]failures)} }
+func newLimiter() *limiter { return &limiter{young: make(map[netip.Prefix]failures)} }
 
 // network is what counts as one caller: an IPv4 address, or an IPv6 /64,
 // which is the least that one host is given.
@@ -45,8 +47,8 @@ func network(addr netip.Addr) netip.Prefix {
 func (l *limiter) limited(addr netip.Addr, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f, ok := l.byAddr[network(addr)]
-	return ok && !f.over(now) && f.n >= maxFailures
+	f := l.find(network(addr))
+	return f.n >= maxFailures && !f.over(now)
 }
 
 // failed counts one more and returns how many there are in this window.
@@ -54,14 +56,24 @@ func (l *limiter) failed(addr netip.Addr, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := network(addr)
-	f, ok := l.byAddr[key]
-	if !ok || f.over(now) {
-		l.makeRoom(now)
+	f := l.find(key)
+	if f.n == 0 || f.over(now) {
 		f = failures{since: now}
 	}
 	f.n++
-	l.byAddr[key] = f
+	if _, ok := l.young[key]; !ok && len(l.young) >= maxAddresses/2 {
+		l.old, l.young = l.young, make(map[netip.Prefix]failures)
+	}
+	l.young[key] = f
 	return f.n
+}
+
+// find is what is remembered of an address. The caller holds mu.
+func (l *limiter) find(key netip.Prefix) failures {
+	if f, ok := l.young[key]; ok {
+		return f
+	}
+	return l.old[key]
 }
 
 // over reports whether the window has ended. A clock set back ends it too:
@@ -69,25 +81,4 @@ func (l *limiter) failed(addr netip.Addr, now time.Time) int {
 func (f failures) over(now time.Time) bool {
 	age := now.Sub(f.since)
 	return age >= failureWindow || age < 0
-}
-
-// makeRoom forgets ended windows once the map is full, or the oldest.
-func (l *limiter) makeRoom(now time.Time) {
-	if len(l.byAddr) < maxAddresses {
-		return
-	}
-	var oldest netip.Prefix
-	first := true
-	for k, f := range l.byAddr {
-		if f.over(now) {
-			delete(l.byAddr, k)
-			continue
-		}
-		if first || f.since.Before(l.byAddr[oldest].since) {
-			oldest, first = k, false
-		}
-	}
-	if len(l.byAddr) >= maxAddresses {
-		delete(l.byAddr, oldest)
-	}
 }

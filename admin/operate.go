@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -74,6 +75,9 @@ func (a *Admin) replay(c echo.Context) error {
 		a.cfg.Log.Info("events replayed", "events", n.Events, "opened", n.Opened, "new_key", req.NewKey,
 			"reroute", req.Reroute, "complete", err == nil && n.Next == "", "remote_ip", peerOf(c.Request()))
 	}
+	if err != nil && n.Opened > 0 && !req.DryRun {
+		return fmt.Errorf("%w: %d deliveries were opened before; go on with cursor %q", err, n.Opened, n.Next)
+	}
 	if err != nil {
 		return err
 	}
@@ -119,6 +123,7 @@ func (a *Admin) reload(c echo.Context) error {
 	defer a.reloading.Unlock()
 	unhurried(c)
 	// Once begun it is brought to its end: who asked may be gone by then.
+	a.cfg.Log.Info("reload asked for", "remote_ip", peerOf(c.Request()))
 	faults, err := a.cfg.Reload(context.WithoutCancel(c.Request().Context()))
 	if err != nil {
 		api := apiError(http.StatusBadRequest, CodeConfig, "configuration not reloaded, the old one stays in force: %v", err)

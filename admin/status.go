@@ -43,12 +43,20 @@ func (a *Admin) listSources(c echo.Context) error {
 	return c.JSON(http.StatusOK, Page[Source]{Items: a.sources()})
 }
 
+// sources keeps lists lists and maps maps in JSON.
 func (a *Admin) sources() []Source {
-	out := a.cfg.Receiver.SourceStats()
-	if out == nil {
-		return []Source{}
+	out := append([]Source{}, a.cfg.Receiver.SourceStats()...)
+	for i := range out {
+		out[i].Counts, out[i].Refused = orEmpty(out[i].Counts), orEmpty(out[i].Refused)
 	}
 	return out
+}
+
+func orEmpty(m map[string]uint64) map[string]uint64 {
+	if m == nil {
+		return map[string]uint64{}
+	}
+	return m
 }
 
 func (a *Admin) listTargets(c echo.Context) error {
@@ -74,9 +82,7 @@ func (a *Admin) targets(st dedupe.Stats) []Target {
 		if !s.Oldest.IsZero() {
 			out[i].OldestAge = max(0, a.cfg.Now().Sub(s.Oldest).Seconds())
 		}
-		if out[i].Attempts == nil {
-			out[i].Attempts = map[string]uint64{}
-		}
+		out[i].Attempts = orEmpty(out[i].Attempts)
 	}
 	slices.SortFunc(out, func(x, y Target) int { return strings.Compare(x.Name, y.Name) })
 	return out

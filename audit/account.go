@@ -142,6 +142,9 @@ func (a *Account) Check(ctx context.Context) (dedupe.CheckReport, error) {
 	if err != nil {
 		return rep, fmt.Errorf("check ledger: %w", err)
 	}
+	if rep.Faults == nil {
+		rep.Faults = []dedupe.Fault{} // a list in JSON as well
+	}
 	return rep, nil
 }
 
