@@ -1,8 +1,10 @@
 package ledgertest
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -273,16 +275,13 @@ func acceptSlices(f *fix) {
 	check()
 }
 
-// pattern is a body of n bytes that no shift of itself equals.
+// pattern is a body of n random bytes, the same for the same n and seed.
 func pattern(n, seed int) string {
+	var key [32]byte
+	binary.BigEndian.PutUint64(key[:], uint64(n))
+	binary.BigEndian.PutUint64(key[8:], uint64(seed))
 	b := make([]byte, n)
-	x := uint64(n)*2654435761 + uint64(seed) + 1
-	for i := range b {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		b[i] = byte(x)
-	}
+	_, _ = rand.NewChaCha8(key).Read(b) // never fails
 	return string(b)
 }
 
