@@ -190,6 +190,26 @@ func (r *rig) attempts(ref event.Ref) []event.Attempt {
 	return as
 }
 
+// deliveredOnce fails unless each delivery landed by one attempt, in time.
+func (r *rig) deliveredOnce(refs []event.Ref, target string) {
+	r.tb.Helper()
+	for _, ref := range refs {
+		d := r.delivery(ref, target)
+		var n, late int
+		for _, a := range r.attempts(ref) {
+			if a.Target == target {
+				n++
+			}
+			if a.Late {
+				late++
+			}
+		}
+		if d.State != event.Delivered || d.Attempts != 1 || n != 1 || late != 0 {
+			r.tb.Errorf("%s is %v after %d attempts, %d recorded, %d late, want delivered by one", d.DeliveryID(), d.State, d.Attempts, n, late)
+		}
+	}
+}
+
 // metric is the value of one sample, the count of a histogram's, or -1 when
 // there is none.
 func (r *rig) metric(name, target, label, value string) float64 {

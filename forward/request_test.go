@@ -235,6 +235,26 @@ func TestRequestMethod(t *testing.T) {
 	}
 }
 
+// A request without a body leaves the transport nothing to find out by
+// reading, and nothing to send again.
+func TestEmptyRequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		method string
+		safe   bool
+	}{{"POST", false}, {"PUT", false}, {"DELETE", false}, {"PATCH", false}, {"GET", true}, {"HEAD", true}, {"OPTIONS", true}} {
+		ev := testEvent()
+		ev.Method = tt.method
+		req := build(t, Target{}, ev, "")
+		_, canonical := req.Header["Idempotency-Key"]
+		_, lower := req.Header["idempotency-key"]
+		none := req.Body == http.NoBody
+		if none == tt.safe || canonical != tt.safe || lower == tt.safe || slices.Equal(req.TransferEncoding, []string{"identity"}) != tt.safe || req.GetBody != nil {
+			t.Errorf("%s: no body %v, key %v, in lower case %v, encoding %q", tt.method, none, canonical, lower, req.TransferEncoding)
+		}
+	}
+}
+
 func TestTargetChecks(t *testing.T) {
 	t.Parallel()
 	good := func() Target { return Target{Name: "a", URL: mustURL(t, "http://a/hook")} }
