@@ -162,6 +162,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer d.client.Close()
 	d.intro()
 	told, err := d.sendAll(ctx)
 	if err != nil {

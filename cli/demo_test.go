@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // TestPlanShots: the mix is as promised for every size, repeats repeat what
@@ -190,6 +192,7 @@ func (w *watched) String() string {
 // against it; no secret is in what it printed or logged; the end of its context
 // ends it well and takes its directory with it. Not parallel: it sets TMPDIR.
 func TestDemoStaysUpAndLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -75,6 +75,7 @@ func TestScripts(t *testing.T) {
 			"saw":      cmdSaw,
 			"gone":     cmdGone,
 			"signal":   cmdSignal,
+			"append":   cmdAppend,
 		},
 	})
 }
@@ -224,4 +225,10 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	pid, err := strconv.Atoi(ts.ReadFile(args[1]))
 	ts.Check(err)
 	ts.Check(syscall.Kill(pid, sig))
+}
+
+// cmdAppend writes a file to the end of another: append TO FROM
+func cmdAppend(ts *testscript.TestScript, _ bool, args []string) {
+	all := ts.ReadFile(args[0]) + ts.ReadFile(args[1])
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(all), 0o600))
 }

@@ -156,7 +156,11 @@ func writeHealth(w io.Writer, h admin.Health) error {
 		if !p.OK {
 			state = "FAILED"
 		}
-		t.add(p.Name, state, p.Detail)
+		row := []string{p.Name, state, p.Detail}
+		if p.Detail == "" {
+			row = row[:2]
+		}
+		t.add(row...)
 	}
 	return t.write(w)
 }
