@@ -1,9 +1,7 @@
 package dedupe
 
 import (
-	"cmp"
 	"container/heap"
-	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -80,12 +78,6 @@ type lease struct {
 	token  uint64
 	until  int64
 	pinned bool // its result is being committed
-}
-
-type leaseEnd struct {
-	ref   event.Ref
-	token uint64
-	until int64
 }
 
 // generation names an entry that was cancelled while it waited; it is passed
@@ -221,78 +213,6 @@ func (s *Schedule) Lease(target string, n int, ttl time.Duration) (leases []Leas
 		next = time.UnixMilli(due)
 	}
 	return leases, next
-}
-
-// reclaim puts deliveries of ended leases back.
-func (q *queue) reclaim(now int64) {
-	for len(q.expiry) > 0 {
-		end := q.expiry[0]
-		if l, live := q.live(end); live {
-			if end.until > now {
-				return
-			}
-			delete(q.leased, end.ref)
-			heap.Push(&q.retry, l.entry)
-		}
-		q.expiry = popEnd(q.expiry)
-	}
-}
-
-// live is the lease that end ends, unless it ended otherwise, was extended, or
-// its result is being written: then Settle ends it.
-func (q *queue) live(end leaseEnd) (lease, bool) {
-	l, ok := q.leased[end.ref]
-	return l, ok && l.token == end.token && l.until == end.until && !l.pinned
-}
-
-// ends notes when a lease ends, and forgets the stale ends before they
-// outnumber the leases.
-func (q *queue) ends(end leaseEnd) {
-	if len(q.expiry) > 1024 && len(q.expiry) > 2*len(q.leased) {
-		kept := q.expiry[:0]
-		for _, e := range q.expiry {
-			if _, live := q.live(e); live {
-				kept = append(kept, e)
-			}
-		}
-		slices.SortFunc(kept, func(a, b leaseEnd) int { return cmp.Compare(a.until, b.until) })
-		q.expiry = kept
-	}
-	q.expiry = pushEnd(q.expiry, end)
-}
-
-// pushEnd and popEnd are a heap without the allocations of container/heap.
-func pushEnd(h []leaseEnd, end leaseEnd) []leaseEnd {
-	h = append(h, end)
-	for i := len(h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if h[up].until <= h[i].until {
-			break
-		}
-		h[up], h[i] = h[i], h[up]
-		i = up
-	}
-	return h
-}
-
-func popEnd(h []leaseEnd) []leaseEnd {
-	last := len(h) - 1
-	h[0] = h[last]
-	h = h[:last]
-	for i := 0; ; {
-		down := 2*i + 1
-		if down >= last {
-			return h
-		}
-		if down+1 < last && h[down+1].until < h[down].until {
-			down++
-		}
-		if h[i].until <= h[down].until {
-			return h
-		}
-		h[i], h[down] = h[down], h[i]
-		i = down
-	}
 }
 
 // pop removes the earliest entry that is due.
@@ -525,53 +445,4 @@ func (s *Schedule) Low() (event.Ref, bool) {
 		q.mu.Unlock()
 	}
 	return low, complete
-}
-
-// Starved lists targets whose open deliveries in the ledger should be read
-// back now: there is room, or one that was left out is due.
-func (s *Schedule) Starved() []string {
-	now := s.now().UnixMilli()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	var out []string
-	for name, q := range s.queues {
-		q.mu.Lock()
-		if q.more && q.known == nil && (q.held() < s.cap/2 || q.moreDue <= now && q.held() < s.cap) {
-			out = append(out, name)
-		}
-		q.mu.Unlock()
-	}
-	return out
-}
-
-// Refill begins reading a target's open deliveries back from the ledger.
-// offer is called for each one found, in any order, and ignores those that
-// memory holds; done ends it, whole says whether everything was offered.
-func (s *Schedule) Refill(target string) (offer func(Entry), done func(whole bool)) {
-	q := s.queue(target)
-	q.mu.Lock()
-	q.known = make(map[event.Ref]struct{}, q.held())
-	q.each(func(e Entry) { q.known[e.Ref] = struct{}{} })
-	q.spilled = false
-	q.moreDue = 1<<63 - 1
-	q.mu.Unlock()
-	offer = func(e Entry) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if _, held := q.known[e.Ref]; held {
-			return
-		}
-		if q.gone(e) {
-			return
-		}
-		q.place(e, s.cap)
-	}
-	done = func(whole bool) {
-		q.mu.Lock()
-		q.known = nil
-		q.more = q.spilled || !whole
-		q.mu.Unlock()
-		q.signal()
-	}
-	return offer, done
 }
