@@ -467,6 +467,26 @@ func TestWithoutID(t *testing.T) {
 	}
 }
 
+// TestWindows: an ID is remembered for the window, a body for as long as the
+// provider retries and not longer.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	src := source(t, "shopify", func(s *Source) { s.Window = 72 * time.Hour }) // it retries for four hours
+	got := make(chan dedupe.Item, 1)
+	f := setup(t, []*Source{src}, func(c *Config) {
+		c.Admit = admitFunc(func(ctx context.Context, r *dedupe.Request) error {
+			got <- r.Items[0]
+			return benchAdmit(ctx, r)
+		})
+	})
+	for id, want := range map[string]time.Duration{"d1": 72 * time.Hour, "": 4 * time.Hour} {
+		f.send(t, f.sign(t, src, verify.SignRequest{ID: id, Type: "orders/paid", Body: []byte(`{}`)})).want(t, 200)
+		if it := <-got; it.Window != want || !it.HasClaim {
+			t.Errorf("ID %q is remembered for %v, want %v", id, it.Window, want)
+		}
+	}
+}
+
 // TestSameBodyTwoTypes: an event without an ID is its body and its type, also
 // to the target.
 func TestSameBodyTwoTypes(t *testing.T) {
