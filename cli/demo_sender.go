@@ -156,7 +156,7 @@ const minDemoEvents = 10
 func planShot(ps []*demoProvider, i int, want fate, fresh []shot, rnd *mathrand.Rand) (shot, error) {
 	switch want {
 	case fateRepeat:
-		s := fresh[max(0, len(fresh)-1-rnd.IntN(8))]
+		s := fresh[max(0, len(fresh)-2-rnd.IntN(8))] // not the newest: its own line comes first
 		s.want = fateRepeat
 		return s, nil
 	case fateConflict:

@@ -11,7 +11,8 @@
 //     is escaped before it reaches a terminal, so that it can neither move the
 //     cursor nor pose as our own output.
 //   - No secret and no token is ever printed: a token is named by its file.
-//   - A command that changes something beyond one named event asks first, and
-//     refuses when there is nobody to ask and --yes is missing.
+//   - A command that sends more than one named event again, or sends beyond this
+//     machine, asks first, and refuses when there is nobody to ask and --yes is
+//     missing.
 //   - Every flag can be given by an environment variable as well; the flag wins.
 package cli
