@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -341,12 +340,3 @@ func (l *pipeListener) Close() error {
 }
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
-func readAll(tb testing.TB, r io.Reader) string {
-	tb.Helper()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		tb.Error(err)
-	}
-	return string(b)
-}

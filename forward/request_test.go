@@ -247,7 +247,7 @@ func TestEmptyRequest(t *testing.T) {
 		ev.Method = tt.method
 		req := build(t, Target{}, ev, "")
 		_, canonical := req.Header["Idempotency-Key"]
-		_, lower := req.Header["idempotency-key"]
+		_, lower := req.Header[strings.ToLower(headerKey)]
 		none := req.Body == http.NoBody
 		if none == tt.safe || canonical != tt.safe || lower == tt.safe || slices.Equal(req.TransferEncoding, []string{"identity"}) != tt.safe || req.GetBody != nil {
 			t.Errorf("%s: no body %v, key %v, in lower case %v, encoding %q", tt.method, none, canonical, lower, req.TransferEncoding)
