@@ -49,7 +49,7 @@ func (w *worker) attempt(ctx context.Context, l dedupe.Lease) *dedupe.Result {
 	}
 	in, err := q.ledger.Load(ctx, l.Delivery.Event)
 	switch {
-	case errors.Is(err, dedupe.ErrDamaged), errors.Is(err, dedupe.ErrPruned):
+	case errors.Is(err, dedupe.ErrDamaged), errors.Is(err, dedupe.ErrPruned), errors.Is(err, dedupe.ErrNotFound):
 		return q.unreadable(l, err)
 	case err != nil:
 		q.unloaded(l, err)

@@ -590,21 +590,25 @@ func TestDamagedAndPruned(t *testing.T) {
 	r := newRig(t, nil)
 	damaged := r.admit(event.Event{Targets: []string{"a"}}, "damaged")
 	pruned := r.admit(event.Event{Targets: []string{"a"}}, "pruned")
+	gone := r.admit(event.Event{Targets: []string{"a"}}, "gone")
 	fine := r.admit(event.Event{Targets: []string{"a"}}, "fine")
 	if err := r.store.Damage(damaged); err != nil {
 		t.Fatal(err)
 	}
 	r.store.load = func(ref event.Ref) error {
-		if ref == pruned {
+		switch ref {
+		case pruned:
 			return fmt.Errorf("body: %w", dedupe.ErrPruned)
+		case gone:
+			return fmt.Errorf("event: %w", dedupe.ErrNotFound)
 		}
 		return nil
 	}
 	r.run(Target{Name: "a", URL: mustURL(t, srv.URL)})
-	for _, ref := range []event.Ref{damaged, pruned, fine} {
+	for _, ref := range []event.Ref{damaged, pruned, gone, fine} {
 		r.closed(ref, "a")
 	}
-	for _, ref := range []event.Ref{damaged, pruned} {
+	for _, ref := range []event.Ref{damaged, pruned, gone} {
 		if d := r.delivery(ref, "a"); d.State != event.Dead || d.LastError != string(event.OutcomeDamaged) || d.Attempts != 0 {
 			t.Errorf("delivery = %+v, want dead without an attempt", d)
 		}
@@ -656,6 +660,9 @@ func TestLedgerFaults(t *testing.T) {
 		}
 		if n := loads.Load(); n > 200 {
 			t.Errorf("%d loads: the feeders did not pause", n)
+		}
+		if n := strings.Count(r.log.String(), "level=WARN"); n < 1 || n > 10 {
+			t.Errorf("%d warnings, want a few", n)
 		}
 	})
 }

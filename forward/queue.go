@@ -50,6 +50,7 @@ type queue struct {
 	committing atomic.Int64 // ledger time at which the present Finish began, 0 for none
 	faults     atomic.Int32 // ledger faults in a row, of leasing and loading
 	faultAt    atomic.Int64 // ledger time of the last one
+	faultSaid  atomic.Int64 // ledger time of the last one that was logged
 }
 
 // item is a lease on its way to a worker.
@@ -157,12 +158,16 @@ func (q *queue) unloaded(l dedupe.Lease, err error) {
 	q.fault("read event for delivery", err)
 }
 
-// fault counts a fault of the ledger, and says the first in a row.
+// fault counts a fault of the ledger, and says one now and then.
 func (q *queue) fault(what string, err error) {
-	q.faultAt.Store(q.ledger.Now().UnixNano())
-	if q.faults.Add(1) == 1 && !errors.Is(err, context.Canceled) {
-		q.log.Warn(what, "error", err)
+	now := q.ledger.Now().UnixNano()
+	q.faultAt.Store(now)
+	q.faults.Add(1)
+	said := q.faultSaid.Load()
+	if errors.Is(err, context.Canceled) || said != 0 && now-said < int64(warnEvery) || !q.faultSaid.CompareAndSwap(said, now) {
+		return
 	}
+	q.log.Warn(what, "error", err)
 }
 
 // pause is how long the feeders wait because of faults of the ledger.
