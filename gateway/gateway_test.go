@@ -366,6 +366,8 @@ func TestDrain(t *testing.T) {
 	dir := t.TempDir()
 	release := make(chan struct{})
 	url, hits := listener(t, func(hit) int { <-release; return http.StatusOK })
+	letGo := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(letGo)
 	r := run(t, base(dir)+source("stripe", "stripe", "${env:A}")+target(url)+"concurrency = 1\n", Options{})
 	r.send(t, r.signed(t, "stripe", "evt_1", "x"))
 	next(t, hits) // in flight now
@@ -410,7 +412,7 @@ func TestDrain(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("the request in flight got %v, %v", resp, err)
 	}
-	close(release)
+	letGo()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
@@ -423,6 +425,79 @@ func TestDrain(t *testing.T) {
 	if resp, _ := again.send(t, again.signed(t, "stripe", "evt_1", "x")); resp.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("evt_1 is not a repeat after the restart: %v", resp.Header)
 	}
+}
+
+// TestRestartsUnderLoad stops and starts a gateway on one ledger while
+// senders go on: whatever was answered 200 reaches the target, under one key
+// and with one body.
+func TestRestartsUnderLoad(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[string]string{}
+	url, hits := listener(t, ok)
+	collected := make(chan struct{})
+	stopCollecting := make(chan struct{})
+	go func() {
+		defer close(collected)
+		for {
+			select {
+			case h := <-hits:
+				mu.Lock()
+				if was, again := seen[h.key]; again && was != h.body {
+					t.Errorf("%s came with two bodies", h.key)
+				}
+				seen[h.key] = h.body
+				mu.Unlock()
+			case <-stopCollecting:
+				return
+			}
+		}
+	}()
+	toml := base(t.TempDir()) + source("stripe", "stripe", "${env:A}") + target(url)
+	acked := map[string]bool{}
+	for cycle := range 5 {
+		r := run(t, toml, Options{})
+		enough := make(chan struct{}, 64)
+		var wg sync.WaitGroup
+		for s := range 4 {
+			wg.Go(func() {
+				for i := range 1000 {
+					id := fmt.Sprintf("evt_%d_%d_%d", cycle, s, i)
+					if r.post(id) != nil {
+						return // the gateway is gone
+					}
+					mu.Lock()
+					acked["stripe:"+id] = true
+					mu.Unlock()
+					select {
+					case enough <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		for range 40 {
+			<-enough
+		}
+		if err := r.stop(t); err != nil {
+			t.Fatalf("cycle %d: %v", cycle, err)
+		}
+		wg.Wait()
+	}
+	run(t, toml, Options{})
+	poll(t, "all that was answered 200 lands", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for key := range acked {
+			if _, landed := seen[key]; !landed {
+				return false
+			}
+		}
+		return true
+	})
+	close(stopCollecting)
+	<-collected
+	t.Logf("%d events over 5 restarts", len(acked))
 }
 
 // TestInterrupted stops a gateway whose target hangs past the deadline: the
@@ -451,10 +526,16 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// broken is a ledger whose commits fail.
-type broken struct{ ledger }
+// broken is a ledger whose commits fail: all, or those that hold results.
+type broken struct {
+	ledger
+	resultsOnly bool
+}
 
-func (broken) Commit(context.Context, *dedupe.Batch) error {
+func (b broken) Commit(ctx context.Context, batch *dedupe.Batch) error {
+	if b.resultsOnly && len(batch.Results) == 0 {
+		return b.ledger.Commit(ctx, batch)
+	}
 	return fmt.Errorf("sync: input/output error: %w", dedupe.ErrFatal)
 }
 
@@ -469,7 +550,7 @@ func TestLedgerFails(t *testing.T) {
 	}
 	g.open = func() (ledger, error) {
 		l, err := g.openLedger()
-		return broken{l}, err
+		return broken{l, false}, err
 	}
 	r := &running{Gateway: g, cfg: cfg, client: &http.Client{}}
 	ended := make(chan error, 1)
@@ -481,6 +562,55 @@ func TestLedgerFails(t *testing.T) {
 	r.client.CloseIdleConnections()
 	if err := <-ended; !errors.Is(err, dedupe.ErrFatal) {
 		t.Errorf("run ended with %v, want ErrFatal", err)
+	}
+}
+
+// TestResultFails lets the commit of an attempt's result fail while another
+// attempt is in flight: Run ends with the error and doesn't wait for results
+// that can't be written; the next start sends again under the same key.
+func TestResultFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	second := make(chan struct{})
+	url, hits := listener(t, func(h hit) int {
+		if h.id == "evt_2" {
+			<-second
+		}
+		return http.StatusOK
+	})
+	t.Cleanup(func() { close(second) })
+	toml := strings.Replace(base(dir), `"5s"`, `"1s"`, 1) + source("stripe", "stripe", "${env:A}")
+	cfg := parsed(t, toml+target(url))
+	g, err := New(cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.open = func() (ledger, error) {
+		l, err := g.openLedger()
+		return broken{l, true}, err
+	}
+	r := &running{Gateway: g, cfg: cfg, client: &http.Client{}}
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(t.Context()) }()
+	<-g.Ready()
+	r.send(t, r.signed(t, "stripe", "evt_2", "x"))
+	next(t, hits)
+	r.send(t, r.signed(t, "stripe", "evt_1", "x"))
+	next(t, hits)
+	r.client.CloseIdleConnections()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, dedupe.ErrFatal) {
+			t.Errorf("run ended with %v, want ErrFatal", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("run goes on without a ledger")
+	}
+	url2, hits2 := listener(t, ok)
+	run(t, toml+target(url2), Options{})
+	keys := map[string]bool{next(t, hits2).key: true, next(t, hits2).key: true}
+	if !keys["stripe:evt_1"] || !keys["stripe:evt_2"] {
+		t.Errorf("sent again: %v", keys)
 	}
 }
 

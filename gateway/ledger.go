@@ -31,7 +31,7 @@ func (g *Gateway) openLedger() (ledger, error) {
 			Registerer: g.opts.Registry, Retention: RetentionConfig{}.over(cfg.Retention),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("open ledger %q: %w", dir, err)
+			return nil, err // it names the directory
 		}
 		return db, nil
 	default:

@@ -154,6 +154,13 @@ func (g *Gateway) warnVanished(ctx context.Context, was, cfg *Config) Faults {
 				"under another name its repeats are new; write formerly = ["+strconv.Quote(name)+"] at its heir")
 		}
 	}
+	if stats.Claims == nil && was != nil { // an engine that doesn't count them
+		for i := range was.Sources {
+			if name := was.Sources[i].Name; !cfg.knowsSource(name) {
+				rep.warn(cfg.tree, "source "+strconv.Quote(name)+" is gone", "under another name its repeats are new; write formerly = ["+strconv.Quote(name)+"] at its heir")
+			}
+		}
+	}
 	return rep.faults
 }
 

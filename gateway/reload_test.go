@@ -185,13 +185,37 @@ func TestReloadWarnsOfVanished(t *testing.T) {
 	if err != nil || len(faults) != 1 || !faults[0].Warning || !strings.Contains(faults[0].Problem, `target "app" is gone and has 1 open deliveries`) {
 		t.Errorf("%v, %v", err, faults)
 	}
+	renamed := strings.Replace(after, `"stripe"`, `"payments"`, 1)
+	replace(t, path, renamed)
+	if faults, err = r.Reload(t.Context()); err != nil || len(faults) != 1 || !strings.Contains(faults[0].Problem, `source "stripe" is gone`) {
+		t.Errorf("%v, %v", err, faults)
+	}
 	url, hits := listener(t, ok)
 	replace(t, path, strings.Replace(after, "http://127.0.0.1:9/", url, 1)+"formerly = [\"app\"]\n")
-	if faults, err = r.Reload(t.Context()); err != nil || len(faults) > 0 {
+	if faults, err = r.Reload(t.Context()); err != nil || len(faults) != 1 || !strings.Contains(faults[0].Problem, `source "payments" is gone`) {
 		t.Errorf("%v, %v", err, faults)
 	}
 	if h := next(t, hits); h.key != "stripe:evt_1" {
 		t.Errorf("the heir got %+v", h)
+	}
+}
+
+// TestSwapIsWhole lets the receiver refuse what the forwarder took.
+func TestSwapIsWhole(t *testing.T) {
+	t.Parallel()
+	head := base(t.TempDir()) + source("stripe", "stripe", "${env:A}")
+	r := run(t, head+target("http://127.0.0.1:9/"), Options{})
+	old := r.gen.Load()
+	bad, err := build(parsed(t, head+target("http://127.0.0.1:10/")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad.sources[0].Path = "no path"
+	if err := r.swap(old, bad); err == nil {
+		t.Fatal("the receiver took a source without a path")
+	}
+	if st := r.forwarder.Status(); len(st) != 1 || st[0].Site != "http://127.0.0.1:9" || r.gen.Load() != old {
+		t.Errorf("half of a refused generation is in effect: %+v", st)
 	}
 }
 
