@@ -45,6 +45,18 @@ type Claim struct {
 	Expires  time.Time // ledger time; from here on the key is new again
 }
 
+// HeldBy reports whether the claim stands after its expiry: while a delivery
+// of its event is open that was opened before it. One that a replay opened
+// later doesn't bring the claim back.
+func (c *Claim) HeldBy(ds []event.Delivery) bool {
+	for i := range ds {
+		if ds[i].State.Open() && ds[i].OpenedAt.Before(c.Expires) {
+			return true
+		}
+	}
+	return false
+}
+
 // MaxID is the longest event ID kept as it came, in bytes.
 const MaxID = 512
 

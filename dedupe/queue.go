@@ -79,10 +79,7 @@ func (l *waitList) take(b *budget, now time.Time, alone bool, out, late []*waite
 		l.remove(q)
 		out = append(out, q)
 		b.items -= q.items
-		b.bytes -= q.bytes
-		if !fits {
-			break
-		}
+		b.bytes -= q.bytes // below zero for one too large: nothing more fits
 	}
 	return out, late
 }

@@ -431,6 +431,41 @@ func TestWriterDrains(t *testing.T) {
 	})
 }
 
+// A request that comes while the writer ends is written or refused, and never
+// left waiting: that would be a deadlock of the bubble.
+func TestWriterEndsForEverybody(t *testing.T) {
+	for range 1500 {
+		synctest.Test(t, func(t *testing.T) {
+			l := &fakeLedger{}
+			w := newWriter(t, dedupe.WriterConfig{Ledger: l})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := call(func() error { return w.Run(ctx) })
+			synctest.Wait()
+			start := make(chan struct{})
+			calls := map[string]<-chan error{}
+			for i := range 4 {
+				id := fmt.Sprint(i)
+				calls[id] = call(func() error {
+					<-start
+					return w.Accept(t.Context(), request(id, 1))
+				})
+			}
+			synctest.Wait()
+			close(start)
+			cancel()
+			for id, c := range calls {
+				err := <-c
+				if err != nil && !errors.Is(err, dedupe.ErrClosed) || l.written(id) != (err == nil) {
+					t.Errorf("told %v, written %v", err, l.written(id))
+				}
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestWriterBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxItems, maxBytes = 5, 20_000

@@ -179,27 +179,35 @@ func (c *commit) findClaim(k dedupe.Key) (dedupe.Claim, bool, error) {
 	if cl, ok := c.claims[k]; ok {
 		return cl, true, nil
 	}
-	// The newest bucket first: an older claim of the same key has expired.
-	for i := len(c.db.claims) - 1; i >= 0; i-- {
-		key := claimKey(c.db.claims[i], k)
+	newest, found, err := c.newestClaim(k)
+	if err != nil || !found || c.now.Before(newest.Expires) {
+		return newest, found, err
+	}
+	held, err := c.db.heldOpen(c.txn, newest)
+	return newest, held, err
+}
+
+// newestClaim is the last claim made of a key. An earlier one may stand in a
+// later bucket, because it was carried there, and no longer counts.
+func (c *commit) newestClaim(k dedupe.Key) (newest dedupe.Claim, found bool, err error) {
+	for _, p := range c.db.claims {
+		key := claimKey(p, k)
 		val, err := get(c.txn, key)
 		if errors.Is(err, dedupe.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return dedupe.Claim{}, false, err
+			return newest, false, err
 		}
 		cl, err := decodeClaim(key, val)
 		if err != nil {
-			return cl, false, err
+			return newest, false, err
 		}
-		if c.now.Before(cl.Expires) {
-			return cl, true, nil
+		if !found || cl.Ref.Compare(newest.Ref) > 0 {
+			newest, found = cl, true
 		}
-		open, err := c.db.open(c.txn, cl.Ref)
-		return cl, open, err
 	}
-	return dedupe.Claim{}, false, nil
+	return newest, found, nil
 }
 
 // estimate is what writing the request takes, with margin.

@@ -211,6 +211,11 @@ func TestLostFilesAreDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"the high-water file": func(t *testing.T, cfg badgerdb.Config) {
+			if err := os.Remove(filepath.Join(cfg.Dir, "highwater")); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"the high-water file's records": func(t *testing.T, cfg badgerdb.Config) {
 			flip(t, filepath.Join(cfg.Dir, "highwater"), 3)
 			flip(t, filepath.Join(cfg.Dir, "highwater"), 512+3)
@@ -227,6 +232,32 @@ func TestLostFilesAreDamage(t *testing.T) {
 				t.Fatalf("open without %s: %v, want ErrDamaged", name, err)
 			}
 		})
+	}
+}
+
+// A kill while the ledger is made, or while a table is written, leaves files
+// that mean nothing.
+func TestUnfinishedFilesAreNotDamage(t *testing.T) {
+	cfg := small(t.TempDir(), time.Now)
+	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithLogger(nil))
+	if err == nil {
+		err = kv.Close() // before the first record
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := start(t, cfg)
+	r := request("s", "1", "b", "t")
+	accept(t, db, r)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cfg.Dir, "ledger", "000099.sst"), make([]byte, 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db = start(t, cfg)
+	if _, err := db.Get(t.Context(), r.Outcomes[0].Ref); err != nil {
+		t.Error(err)
 	}
 }
 

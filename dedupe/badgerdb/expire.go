@@ -166,11 +166,11 @@ func (x *expiry) carryClaims(p uint32, low event.Ref, whole bool) error {
 		if whole && c.Ref.Compare(low) < 0 {
 			continue
 		}
-		open, err := x.db.open(read, c.Ref)
+		held, err := x.db.heldOpen(read, c)
 		if err != nil {
 			return err
 		}
-		if !open {
+		if !held {
 			continue
 		}
 		// Into the next bucket, where the next run looks again. The expiry stays:

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/onceward/onceward/dedupe"
 )
 
 // highWater is the file that remembers the newest head known to be on disk.
@@ -29,12 +31,16 @@ const (
 
 func highWaterPath(dir string) string { return filepath.Join(dir, "highwater") }
 
-// openHighWater opens or makes the file. A file of which no slot can be read
-// is an error: it must not pass for a new ledger's.
-func openHighWater(dir string) (*highWater, error) {
+// openHighWater opens the file, or makes it for a ledger without a batch. A
+// file that is missing, or of which no slot can be read, is damage: it must not
+// pass for a new ledger's.
+func openHighWater(dir string, empty bool) (*highWater, error) {
 	f, err := os.OpenFile(highWaterPath(dir), os.O_RDWR, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && empty {
 		return createHighWater(dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: high-water file %q is missing; without it nobody can say whether the ledger is whole", dedupe.ErrDamaged, highWaterPath(dir))
 	}
 	if err != nil {
 		return nil, err
@@ -53,7 +59,8 @@ func openHighWater(dir string) (*highWater, error) {
 		}
 	}
 	if !good {
-		return nil, errors.Join(fmt.Errorf("high-water file %q can't be read: neither of its two records verifies", f.Name()), f.Close())
+		err := fmt.Errorf("%w: neither of the two records of high-water file %q verifies", dedupe.ErrDamaged, f.Name())
+		return nil, errors.Join(err, f.Close())
 	}
 	return w, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,7 +46,6 @@ func Open(cfg Config) (*DB, error) {
 	if err := guard.prepare(cfg.MemTable); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	fresh := isNew(cfg.Dir)
 	kv, err := openBadger(&cfg)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func Open(cfg Config) (*DB, error) {
 		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
 	db.ahead = min(aheadSize, db.maxBatch/2)
-	if err := db.load(fresh); err != nil {
+	if err := db.load(); err != nil {
 		errs := []error{err, kv.Close()}
 		if db.high != nil {
 			errs = append(errs, db.high.close())
@@ -67,11 +67,23 @@ func Open(cfg Config) (*DB, error) {
 
 func ledgerDir(dir string) string { return filepath.Join(dir, "ledger") }
 
-// isNew reports whether no ledger was ever made here.
-func isNew(dir string) bool {
-	_, errKV := os.Stat(filepath.Join(ledgerDir(dir), "MANIFEST"))
-	_, errHW := os.Stat(highWaterPath(dir))
-	return errors.Is(errKV, os.ErrNotExist) && errors.Is(errHW, os.ErrNotExist)
+// isNew reports whether no ledger was ever made here, or its making was cut
+// short before its first record.
+func (db *DB) isNew() (bool, error) {
+	if _, err := os.Stat(highWaterPath(db.cfg.Dir)); !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	empty := false
+	err := db.view(func(txn *badger.Txn) error {
+		opt := badger.DefaultIteratorOptions
+		opt.PrefetchValues = false
+		it := txn.NewIterator(opt)
+		defer it.Close()
+		it.Rewind()
+		empty = !it.Valid()
+		return nil
+	})
+	return empty, err
 }
 
 func openBadger(cfg *Config) (*badger.DB, error) {
@@ -130,20 +142,21 @@ func holder(dir string) string {
 
 // load reads what the ledger says of itself and holds it against the
 // high-water mark.
-func (db *DB) load(fresh bool) error {
-	var err error
-	if fresh {
-		if err := db.create(); err != nil {
-			return fmt.Errorf("make ledger %q: %w", db.cfg.Dir, err)
-		}
+func (db *DB) load() error {
+	fresh, err := db.isNew()
+	if err == nil && fresh {
+		err = db.create()
 	}
-	if db.high, err = openHighWater(db.cfg.Dir); err != nil {
-		return fmt.Errorf("open ledger %q: %w: %w", db.cfg.Dir, dedupe.ErrDamaged, err)
+	if err == nil {
+		err = db.view(db.loadFrom)
 	}
-	if err := db.view(db.loadFrom); err != nil {
-		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
+	if err == nil {
+		db.high, err = openHighWater(db.cfg.Dir, db.head.no == 0)
 	}
-	if err := db.checkHighWater(); err != nil {
+	if err == nil {
+		err = db.checkHighWater()
+	}
+	if err != nil {
 		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
 	}
 	mark := db.head.time()

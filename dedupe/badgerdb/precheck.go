@@ -4,10 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 	"google.golang.org/protobuf/proto"
 )
@@ -15,18 +18,38 @@ import (
 // precheck verifies the index of every table before Badger reads it: on a
 // truncated or damaged one Badger panics in a goroutine of its own, which
 // nobody can recover. Data blocks are verified by Badger itself, through the
-// index, with an error.
+// index, with an error. Only tables that the manifest lists count: a process
+// that is killed while it writes one leaves an unfinished file, which Badger
+// removes.
 func precheck(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) {
+		return noTables(dir)
+	}
 	if err != nil {
 		return err
 	}
-	for _, path := range files {
+	listed, _, err := badger.ReplayManifestFile(f, 0, badger.DefaultOptions(dir))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	for id := range listed.Tables {
+		path := table.NewFilename(id, dir)
 		if err := checkTableIndex(path); err != nil {
 			return fmt.Errorf("table %q: %w", path, err)
 		}
 	}
 	return nil
+}
+
+// noTables is an error when there are tables: without a manifest Badger would
+// start empty and remove them.
+func noTables(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err == nil && len(files) > 0 {
+		err = fmt.Errorf("%s is missing and there are %d tables", badger.ManifestFilename, len(files))
+	}
+	return err
 }
 
 // checkTableIndex reads the end of a table, backwards: length of the checksum

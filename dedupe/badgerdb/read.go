@@ -274,9 +274,9 @@ func firstDelivery(ref event.Ref, target string) event.Delivery {
 	return event.Delivery{Event: ref, Target: target, State: event.Pending, DueAt: ref.Time(), OpenedAt: ref.Time()}
 }
 
-// open reports whether an event has an open delivery.
-func (db *DB) open(txn *badger.Txn, ref event.Ref) (bool, error) {
-	ev, p, err := db.find(txn, ref)
+// heldOpen reports whether a claim that has expired still stands.
+func (db *DB) heldOpen(txn *badger.Txn, c dedupe.Claim) (bool, error) {
+	ev, p, err := db.find(txn, c.Ref)
 	if errors.Is(err, dedupe.ErrNotFound) {
 		return false, nil
 	}
@@ -284,7 +284,7 @@ func (db *DB) open(txn *badger.Txn, ref event.Ref) (bool, error) {
 		return false, err
 	}
 	rec, err := db.record(txn, ev, p)
-	return rec.Status == event.StatusPending, err
+	return c.HeldBy(rec.Deliveries), err
 }
 
 // Attempts lists one event's attempts, oldest first.

@@ -33,6 +33,11 @@ func (c *commit) result(r *dedupe.Result) error {
 		return err
 	}
 	d := entry.Delivery(target)
+	if r.Attempt.Outcome == "" { // what the last attempt said stays
+		if d, err = readState(c.txn, &event.Event{Ref: ref}, *at, target); err != nil {
+			return err
+		}
+	}
 	d = r.Settle(d, c.now)
 	if err := c.state(*at, &d); err != nil {
 		return err

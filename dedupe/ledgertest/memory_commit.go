@@ -106,7 +106,7 @@ func (m *Memory) standing(now time.Time) dedupe.Find {
 			return c, ok, nil
 		}
 		r, err := m.find(c.Ref)
-		return c, err == nil && r.open(), nil
+		return c, err == nil && c.HeldBy(r.Deliveries), nil
 	}
 }
 
