@@ -75,7 +75,7 @@ func viewProvider(r verify.Row) providerView {
 		IDSigned: r.IDSigned, BodySigned: r.BodySigned, BodyStable: r.BodyStable,
 		NoID: orDefault(string(r.NoID), string(verify.NoIDBodyHash)), OnConflict: orDefault(string(r.OnConflict), string(verify.OnConflictDeliver)),
 		Guard:   orDefault(string(r.Guard), string(verify.GuardOff)),
-		Retries: span(r.Retries), Window: span(max(r.Window, r.Retries)), Patience: span(r.Patience),
+		Retries: span(time.Duration(r.Retries)), Window: span(time.Duration(max(r.Window, r.Retries))), Patience: span(time.Duration(r.Patience)),
 		BodyLimit: r.BodyLimit, Batch: r.Batch != nil,
 		Handshakes: []string{}, Options: orEmpty(r.Options), Unconfirmed: orEmpty(r.Unconfirmed),
 	}

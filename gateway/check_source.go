@@ -102,7 +102,7 @@ func (c *checker) window(s *SourceConfig, n *node, row verify.Row) {
 		c.rep.at(n.get("window"), "a window of 0 would recognise no repeat", `leave it out, or write one such as "72h"`)
 		return
 	}
-	need := Duration(max(day, row.Retries))
+	need := Duration(max(day, time.Duration(row.Retries)))
 	if s.Window < need && !s.AllowShortWindow {
 		c.rep.at(n.get("window"), "a window of "+s.Window.String()+" is shorter than "+row.Name+" resends events: "+need.String(),
 			"a later resend would be delivered again; lengthen it, or write allow_short_window = true")

@@ -51,7 +51,7 @@ func (s *SourceConfig) build(general RetentionConfig) (*receiver.Source, error) 
 		Name: s.Name, Path: s.ListenPath(), Row: row, Verifier: s.verifier, Offline: s.offline,
 		Former: s.Formerly, Window: time.Duration(s.Window), Conflict: dedupe.Conflict(s.OnConflict),
 		NoID: verify.NoID(s.NoID), Guard: guardOf(s.Guard), Retention: s.Retention.over(general),
-		BodyLimit: int64(s.BodyLimit), Patience: row.Patience, PublicURL: s.PublicURL,
+		BodyLimit: int64(s.BodyLimit), Patience: time.Duration(row.Patience), PublicURL: s.PublicURL,
 		MaxElements: s.MaxElements, Batch: s.Batch,
 	}
 	if s.Key != "" {

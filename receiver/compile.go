@@ -144,10 +144,10 @@ func (c *compiled) compileMethods() {
 
 func (c *compiled) compilePolicies() {
 	s, row := c.src, &c.row
-	c.window = firstOf(s.Window, row.Window, verify.DefaultWindow)
+	c.window = firstOf(s.Window, time.Duration(row.Window), verify.DefaultWindow)
 	c.bodyWindow = c.window
 	if row.Retries > 0 {
-		c.bodyWindow = min(c.window, max(row.Retries, time.Hour))
+		c.bodyWindow = min(c.window, max(time.Duration(row.Retries), time.Hour))
 	}
 	c.conflict = firstOf(s.Conflict, dedupe.Conflict(row.OnConflict), dedupe.ConflictDeliver)
 	c.guard = s.Guard
@@ -159,7 +159,7 @@ func (c *compiled) compilePolicies() {
 	c.elements = firstOf(s.MaxElements, defaultMaxElements)
 	c.keep = s.Batch == "keep" && row.Batch != nil
 	// A fifth of the provider's patience is left for the way back.
-	patience := firstOf(s.Patience, row.Patience, defaultPatience)
+	patience := firstOf(s.Patience, time.Duration(row.Patience), defaultPatience)
 	c.admission = min(maxAdmission, patience-patience/5)
 }
 

@@ -8,11 +8,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 // defaultTolerance is used where a source sets a timestamp and no tolerance.
-const defaultTolerance = 5 * time.Minute
+const defaultTolerance = 5 * minute
 
 // New makes a verifier, or says everything that is wrong with cfg, joined.
 func New(cfg Config) (*Verifier, error) {
@@ -103,7 +102,7 @@ func (v *Verifier) authFor(cfg Config) error {
 		return fmt.Errorf("tolerance %v: is negative", cfg.Tolerance)
 	}
 	if s := m.scheme(); s != nil && s.Timestamp != "" && cfg.Tolerance > 0 {
-		s.Tolerance = cfg.Tolerance
+		s.Tolerance = Duration(cfg.Tolerance)
 	}
 	auth, keys, err := m.compile(v.read.id, cfg.Secrets, cfg.PublicKeys)
 	v.auth, v.keys = auth, keys

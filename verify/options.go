@@ -104,7 +104,7 @@ func applyHMACOption(h *HMAC, name, val string) error {
 		if err != nil || d <= 0 {
 			return errors.New("want a positive duration such as 5m")
 		}
-		h.Tolerance = d
+		h.Tolerance = Duration(d)
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
 package verify
 
 import (
+	"cmp"
 	"slices"
-	"time"
 )
-
-const day = 24 * time.Hour
 
 // Providers returns a copy of every built-in row, sorted by name.
 func Providers() []Row { return table() }
@@ -29,14 +27,22 @@ func standardWebhooks(prefix, version string) Scheme {
 	}
 }
 
-// table makes the rows anew, so that nobody can change another's.
+// table makes the rows anew, so that nobody can change another's. The slices are
+// cut by the first letter of the names.
 func table() []Row {
+	rows := slices.Concat(rowsGeneric(), rowsCustom(), rowsAToC(), rowsDToI(), rowsJToP(), rowsQToZ())
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// rowsGeneric are the rows for any sender and those that others are modelled on.
+func rowsGeneric() []Row {
 	return []Row{
 		{
 			Name: "basic", Title: "Any sender with HTTP Basic authentication",
 			Modes: []Mode{{Name: "basic", Basic: &Basic{}}},
 			NoID:  NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
-			Retries: DefaultWindow, Window: DefaultWindow, Patience: 10 * time.Second,
+			Retries: unknownWindow, Window: unknownWindow, Patience: 10 * second,
 			CredentialHeaders: []string{"Authorization"},
 			Options:           optionsLocate,
 		},
@@ -48,7 +54,7 @@ func table() []Row {
 			}}},
 			ID: []string{"header:X-GitHub-Delivery"}, Type: []string{"header:X-GitHub-Event"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, BodySigned: true, BodyStable: true, Guard: GuardFlag,
-			Retries: 3 * day, Window: 4 * day, Patience: 10 * time.Second,
+			Retries: 3 * day, Window: 4 * day, Patience: 10 * second,
 			BodyLimit:        25 << 20,
 			EventHeaders:     []string{"X-GitHub-Delivery", "X-GitHub-Event", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID", "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version"},
 			SignatureHeaders: []string{"X-Hub-Signature-256", "X-Hub-Signature"},
@@ -62,7 +68,7 @@ func table() []Row {
 			},
 			ID: []string{"header:Idempotency-Key"}, Type: []string{"header:X-Gitlab-Event"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true, BodyStable: true,
-			Retries: 2 * day, Window: 3 * day, Patience: 10 * time.Second,
+			Retries: 2 * day, Window: 3 * day, Patience: 10 * second,
 			BodyLimit:         25 << 20,
 			EventHeaders:      []string{"Idempotency-Key", "Webhook-Id", "X-Gitlab-Event", "X-Gitlab-Event-UUID", "X-Gitlab-Instance", "X-Gitlab-Webhook-UUID"},
 			SignatureHeaders:  []string{"Webhook-Signature", "Webhook-Timestamp"},
@@ -74,7 +80,7 @@ func table() []Row {
 				Scheme: Scheme{Sig: "header:X-Signature", Signed: "{body}"},
 			}}},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, BodySigned: true, BodyStable: true,
-			Retries: DefaultWindow, Window: DefaultWindow, Patience: 10 * time.Second,
+			Retries: unknownWindow, Window: unknownWindow, Patience: 10 * second,
 			Options: slices.Concat(optionsLocate, optionsHMAC),
 		},
 		{
@@ -94,7 +100,7 @@ func table() []Row {
 			// Bodies without an array are cards and workflow actions, which may be
 			// the same twice and mean it.
 			NoID: NoIDDeliver, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
-			Retries: day, Window: 3 * day, Patience: 5 * time.Second,
+			Retries: day, Window: 3 * day, Patience: 5 * second,
 			Batch:            &Batch{Optional: true},
 			EventHeaders:     []string{"X-HubSpot-Request-Timestamp", "X-HubSpot-Signature-Version"},
 			SignatureHeaders: []string{"X-HubSpot-Signature", "X-HubSpot-Signature-v3", "X-HubSpot-Request-Timestamp"},
@@ -111,7 +117,7 @@ func table() []Row {
 			Methods: []string{"POST", "PUT", "PATCH", "DELETE"},
 			ID:      []string{"header:Idempotency-Key"},
 			NoID:    NoIDRefuse, OnConflict: OnConflictReject, IDSigned: true, BodySigned: true, BodyStable: true,
-			Retries: day, Window: DefaultWindow, Patience: 30 * time.Second,
+			Retries: day, Window: unknownWindow, Patience: 30 * second,
 			EventHeaders:      []string{"Idempotency-Key"},
 			CredentialHeaders: []string{"Authorization"},
 			Options:           slices.Concat([]string{"type"}, optionsHMAC),
@@ -120,7 +126,7 @@ func table() []Row {
 			Name: "none", Title: "Any sender, unsigned",
 			Modes: []Mode{{Name: "none", None: true}},
 			NoID:  NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
-			Retries: DefaultWindow, Window: DefaultWindow, Patience: 10 * time.Second,
+			Retries: unknownWindow, Window: unknownWindow, Patience: 10 * second,
 			Options: optionsLocate,
 		},
 		{
@@ -132,7 +138,7 @@ func table() []Row {
 			}}}},
 			ID: []string{"json:sg_event_id"}, Type: []string{"json:event"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
-			Retries: day, Window: 3 * day, Patience: 10 * time.Second,
+			Retries: day, Window: 3 * day, Patience: 10 * second,
 			Batch:            &Batch{},
 			SignatureHeaders: []string{"X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email-Event-Webhook-Timestamp"},
 		},
@@ -144,7 +150,7 @@ func table() []Row {
 			}}},
 			ID: []string{"header:X-Shopify-Webhook-Id"}, Type: []string{"header:X-Shopify-Topic"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, BodySigned: true, BodyStable: true, Guard: GuardFlag,
-			Retries: 4 * time.Hour, Window: 2 * day, Patience: 5 * time.Second,
+			Retries: 4 * hour, Window: 2 * day, Patience: 5 * second,
 			BodyLimit:        10 << 20,
 			EventHeaders:     []string{"X-Shopify-API-Version", "X-Shopify-Event-Id", "X-Shopify-Shop-Domain", "X-Shopify-Topic", "X-Shopify-Triggered-At", "X-Shopify-Webhook-Id", "X-Shopify-Test", "X-Shopify-Sub-Topic", "X-Shopify-Name"},
 			SignatureHeaders: []string{"X-Shopify-Hmac-Sha256"},
@@ -159,7 +165,7 @@ func table() []Row {
 			ID:   []string{"json:event_id", "form:trigger_id", "form:payload|json:trigger_id"},
 			Type: []string{"json:event.type", "json:type", "form:payload|json:type", "form:command"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true, BodyStable: true,
-			Retries: 10 * time.Minute, Window: day, Patience: 3 * time.Second,
+			Retries: 10 * minute, Window: day, Patience: 3 * second,
 			Handshake: []Handshake{{
 				Name: "url_verification", Method: "POST", Detect: []string{"json:type=url_verification"},
 				Verify: true, ContentType: "text/plain", Body: "{json:challenge}",
@@ -176,7 +182,7 @@ func table() []Row {
 			},
 			ID: []string{"header:Webhook-Id"}, Type: []string{"json:type"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true, BodyStable: true,
-			Retries: 76 * time.Hour, Window: 7 * day, Patience: 15 * time.Second,
+			Retries: 76 * hour, Window: 7 * day, Patience: 15 * second,
 			EventHeaders:     []string{"Webhook-Id", "Webhook-Timestamp"},
 			SignatureHeaders: []string{"Webhook-Signature", "Webhook-Timestamp"},
 		},
@@ -189,7 +195,7 @@ func table() []Row {
 			}}}},
 			ID: []string{"json:id"}, Type: []string{"json:type"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true, BodyStable: true,
-			Retries: 30 * day, Window: 30 * day, Patience: 10 * time.Second,
+			Retries: 30 * day, Window: 30 * day, Patience: 10 * second,
 			SignatureHeaders: []string{"Stripe-Signature"},
 		},
 		{
@@ -198,7 +204,7 @@ func table() []Row {
 			Modes: []Mode{{Name: "hmac", HMAC: &HMAC{Scheme: standardWebhooks("Svix", "v1"), Secret: SecretWhsec}}},
 			ID:    []string{"header:Svix-Id"}, Type: []string{"json:type"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true, BodyStable: true,
-			Retries: 28 * time.Hour, Window: 7 * day, Patience: 15 * time.Second,
+			Retries: 28 * hour, Window: 7 * day, Patience: 15 * second,
 			EventHeaders:     []string{"Svix-Id", "Svix-Timestamp"},
 			SignatureHeaders: []string{"Svix-Signature", "Svix-Timestamp"},
 		},
@@ -206,7 +212,7 @@ func table() []Row {
 			Name: "token", Title: "Any sender with a shared token",
 			Modes: []Mode{{Name: "token", Token: &Token{In: "header:Authorization", Prefix: "Bearer "}}},
 			NoID:  NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
-			Retries: DefaultWindow, Window: DefaultWindow, Patience: 10 * time.Second,
+			Retries: unknownWindow, Window: unknownWindow, Patience: 10 * second,
 			CredentialHeaders: []string{"Authorization"},
 			Options:           slices.Concat(optionsLocate, optionsToken),
 		},
@@ -223,7 +229,7 @@ func table() []Row {
 			// Voice hooks called with GET have no body, which then is the same for
 			// every call.
 			NoID: NoIDDeliver, OnConflict: OnConflictDeliver, BodySigned: true, BodyStable: true, Guard: GuardFlag,
-			Retries: day, Window: 30 * time.Hour, Patience: 15 * time.Second,
+			Retries: day, Window: 30 * hour, Patience: 15 * second,
 			EventHeaders:     []string{"I-Twilio-Idempotency-Token"},
 			SignatureHeaders: []string{"X-Twilio-Signature"},
 		},

@@ -46,12 +46,7 @@ const (
 // Row is what is known about one provider: how it signs, names its events,
 // retries and shakes hands. It is a plain value; [Providers] returns copies.
 //
-// Locators (ID, Type, [Scheme.Timestamp], [Token.In], handshake conditions) are
-// written `header:NAME`, `query:NAME`, `form:FIELD`, `json:PATH` (dots between
-// keys, numbers index arrays) or `form:FIELD|json:PATH` for JSON inside a form
-// field. A list of locators is tried in order. Parts of one composite locator are
-// joined with `+`, as in `json:a+json:b`; each part is escaped before joining,
-// and a composite with a missing part is missing as a whole.
+// The package documentation says how locators and templates are written.
 type Row struct {
 	// Name is the slug used as `provider = "…"`.
 	Name string `toml:"name"`
@@ -61,61 +56,69 @@ type Row struct {
 	Docs string `toml:"docs"`
 	// Unconfirmed lists facts of this row that nobody has confirmed. A source on
 	// a row with any must say that it accepts them.
-	Unconfirmed []string `toml:"unconfirmed"`
+	Unconfirmed []string `toml:"unconfirmed,omitempty"`
 	// Modes are the ways this provider authenticates, the safest first; the first
 	// is the default.
 	Modes []Mode `toml:"modes"`
 	// Methods are the HTTP methods taken; empty means POST.
-	Methods []string `toml:"methods"`
+	Methods []string `toml:"methods,omitempty"`
 	// ID and Type locate the event ID and type, per element in a batch.
-	ID   []string `toml:"id"`
-	Type []string `toml:"type"`
+	ID   []string `toml:"id,omitempty"`
+	Type []string `toml:"type,omitempty"`
+	// NeverID names what looks like an ID and is none, for those who set their own.
+	NeverID []string `toml:"never_id,omitempty"`
 	// NoID is the policy for events without an ID; empty means body-hash.
-	NoID NoID `toml:"no_id"`
+	NoID NoID `toml:"no_id,omitempty"`
 	// OnConflict is the policy for conflicts; empty means deliver.
-	OnConflict OnConflict `toml:"on_conflict"`
+	OnConflict OnConflict `toml:"on_conflict,omitempty"`
 	// IDSigned and BodySigned say whether the signature of the default mode covers
 	// the event ID and the body.
-	IDSigned   bool `toml:"id_signed"`
-	BodySigned bool `toml:"body_signed"`
+	IDSigned   bool `toml:"id_signed,omitempty"`
+	BodySigned bool `toml:"body_signed,omitempty"`
 	// BodyStable says that a retry carries the same bytes.
-	BodyStable bool `toml:"body_stable"`
+	BodyStable bool `toml:"body_stable,omitempty"`
 	// Guard is the replay guard for rows whose ID is outside the signed bytes.
-	Guard Guard `toml:"guard"`
+	Guard Guard `toml:"guard,omitempty"`
 	// Retries is how long the provider retries or lets people resend; Window is
 	// how long an event ID is remembered by default, never less.
-	Retries time.Duration `toml:"retries"`
-	Window  time.Duration `toml:"window"`
+	Retries Duration `toml:"retries,omitempty"`
+	Window  Duration `toml:"window,omitempty"`
 	// Patience is how long the provider waits for an answer.
-	Patience time.Duration `toml:"patience"`
+	Patience Duration `toml:"patience,omitempty"`
 	// BodyLimit is the largest body in bytes; 0 means [DefaultBodyLimit].
-	BodyLimit int64 `toml:"body_limit"`
+	BodyLimit int64 `toml:"body_limit,omitempty"`
 	// Encodings are the Content-Encodings taken; none by default.
-	Encodings []string `toml:"encodings"`
+	Encodings []string `toml:"encodings,omitempty"`
 	// Batch is where the array of events is; nil is one event a request.
-	Batch *Batch `toml:"batch"`
+	Batch *Batch `toml:"batch,omitempty"`
 	// Handshake lists the rules that are answered without an event.
-	Handshake []Handshake `toml:"handshake"`
+	Handshake []Handshake `toml:"handshake,omitempty"`
 	// Answer is what the provider wants for an accepted event or a repeat; the
 	// zero value leaves it to the receiver (200 and a small JSON document).
-	Answer Answer `toml:"answer"`
+	Answer Answer `toml:"answer,omitempty"`
 	// Refusal replaces the receiver's fixed 401 where a provider needs it.
-	Refusal *Answer `toml:"refusal"`
+	Refusal *Answer `toml:"refusal,omitempty"`
 	// OverloadStatus replaces 503 where a provider needs it.
-	OverloadStatus int `toml:"overload_status"`
+	OverloadStatus int `toml:"overload_status,omitempty"`
 	// EventHeaders are the sender's headers that may pass to targets beside the
 	// content headers: event, type, ID, timestamp.
-	EventHeaders []string `toml:"event_headers"`
+	EventHeaders []string `toml:"event_headers,omitempty"`
 	// SignatureHeaders may pass as well: they hold a MAC, a public-key signature
 	// or a timestamp and never the credential itself.
-	SignatureHeaders []string `toml:"signature_headers"`
+	SignatureHeaders []string `toml:"signature_headers,omitempty"`
 	// CredentialHeaders never pass and are never stored.
-	CredentialHeaders []string `toml:"credential_headers"`
+	CredentialHeaders []string `toml:"credential_headers,omitempty"`
 	// CredentialParams are query parameters, form fields or JSON paths that carry
 	// a credential, as locators; they are masked in views.
-	CredentialParams []string `toml:"credential_params"`
+	CredentialParams []string `toml:"credential_params,omitempty"`
+	// EchoHeaders are headers of the request that the provider wants to see in
+	// every answer of success; [Result.Echo] holds them.
+	EchoHeaders []string `toml:"echo_headers,omitempty"`
+	// OptionSets are options that stand for others: each of the list is
+	// `option=value`, with {} for the value the source gave.
+	OptionSets map[string][]string `toml:"option_sets,omitempty"`
 	// Options are the names a source may set in [Config.Options] for this row.
-	Options []string `toml:"options"`
+	Options []string `toml:"options,omitempty"`
 }
 
 // Body limits and other fixed bounds.
@@ -138,36 +141,57 @@ type Mode struct {
 	// Name is what a source writes as `auth = "…"`.
 	Name string `toml:"name"`
 
-	HMAC      *HMAC      `toml:"hmac"`
-	Token     *Token     `toml:"token"`
-	Basic     *Basic     `toml:"basic"`
-	PublicKey *PublicKey `toml:"public_key"`
+	HMAC      *HMAC      `toml:"hmac,omitempty"`
+	Token     *Token     `toml:"token,omitempty"`
+	Basic     *Basic     `toml:"basic,omitempty"`
+	PublicKey *PublicKey `toml:"public_key,omitempty"`
+	JWT       *JWT       `toml:"jwt,omitempty"`
 	// Custom names the function that verifies where no family fits.
-	Custom string `toml:"custom"`
+	Custom string `toml:"custom,omitempty"`
 	// None takes every request: nothing is verified.
-	None bool `toml:"none"`
+	None bool `toml:"none,omitempty"`
 
+	// Require are conditions that hold for every authentic request of this mode;
+	// `locator=$option` compares with a setting, `locator=$option?` does so where
+	// it is set.
+	Require []string `toml:"require,omitempty"`
+	// Decrypt names how the body is encrypted: lark or wechat. IDs and types are
+	// taken from what is inside; the event stays as it came.
+	Decrypt string `toml:"decrypt,omitempty"`
 	// ID replaces the row's ID locators in this mode.
-	ID []string `toml:"id"`
+	ID []string `toml:"id,omitempty"`
 	// Explicit modes are never the default: the source must name them.
-	Explicit bool `toml:"explicit"`
+	Explicit bool `toml:"explicit,omitempty"`
 }
 
 // Batch says that a body holds an array of events.
 type Batch struct {
-	// Path is the array's JSON path; empty is the body itself.
-	Path string `toml:"path"`
+	// Path is the array's JSON path; empty is the body itself. `[]` goes into the
+	// elements of an outer array, as in `entry[].changes`; an outer element with
+	// nothing inside is an event itself, so that nothing gets lost. `form:FIELD`
+	// is JSON in a form field and `xml:a/b` are elements of XML.
+	Path string `toml:"path,omitempty"`
+	// Also lists further paths, for bodies that have several arrays.
+	Also []string `toml:"also,omitempty"`
+	// When are conditions without which the body is one event.
+	When []string `toml:"when,omitempty"`
 	// Optional takes a body without that array as one event. Without it such a
 	// body is malformed.
-	Optional bool `toml:"optional"`
+	Optional bool `toml:"optional,omitempty"`
+	// Lines takes a body of several JSON texts, one a line.
+	Lines bool `toml:"lines,omitempty"`
+	// Whole keeps the body as one event, whose ID is made of the IDs of all
+	// elements; for elements that mean nothing by themselves. Arrays in form
+	// fields are always kept whole.
+	Whole bool `toml:"whole,omitempty"`
 }
 
 // Answer is an HTTP answer. The zero value leaves the choice to the receiver.
 type Answer struct {
-	Status      int               `toml:"status"`
-	ContentType string            `toml:"content_type"`
-	Header      map[string]string `toml:"header"`
-	Body        []byte            `toml:"body"`
+	Status      int               `toml:"status,omitempty"`
+	ContentType string            `toml:"content_type,omitempty"`
+	Header      map[string]string `toml:"header,omitempty"`
+	Body        Text              `toml:"body,omitempty"`
 }
 
 // IsZero reports whether the answer is left to the receiver.
@@ -181,27 +205,71 @@ type Handshake struct {
 	// Name is for people.
 	Name string `toml:"name"`
 	// Method must be the request's; empty is any.
-	Method string `toml:"method"`
-	// Detect are conditions that must all hold: a locator (something is there) or
-	// `locator=value`.
-	Detect []string `toml:"detect"`
+	Method string `toml:"method,omitempty"`
+	// Detect are conditions that must all hold: `locator` (something is there),
+	// `!locator` (nothing is), `locator=value`, or `locator^=beginning`.
+	Detect []string `toml:"detect,omitempty"`
 	// Verify demands that the request passes verification first.
-	Verify bool `toml:"verify"`
+	Verify bool `toml:"verify,omitempty"`
 	// Compare are comparisons in constant time that must all hold, each
-	// `locator=option`: what the request says against [Config.Options].
-	Compare []string `toml:"compare"`
+	// `locator=option`: what the request says against [Config.Options]. The option
+	// `secret` is any secret of the source; an option that is a list (commas
+	// between, or a JSON array) takes any of its elements.
+	Compare []string `toml:"compare,omitempty"`
+	// Pending names an option: the rule applies only while it is `true`, and for
+	// others it does not exist.
+	Pending string `toml:"pending,omitempty"`
 	// Open admits a rule that neither verifies nor compares.
-	Open bool `toml:"open"`
-	// Status is the answer's; 0 is 200.
-	Status int `toml:"status"`
+	Open bool `toml:"open,omitempty"`
+	// SignsOutsider admits an open rule that gives back a MAC of what the request
+	// says, because the provider's protocol is exactly that. The value is then
+	// held to letters, digits and `-._~+/=`, at most 256 of them, which no event
+	// consists of.
+	SignsOutsider bool `toml:"signs_outsider,omitempty"`
+	// Capture locates a secret that the provider hands over; it is reported as
+	// [Result.Action] and is for the caller to keep. It needs Pending.
+	Capture string `toml:"capture,omitempty"`
+	// Confirm locates a URL that has to be called; it is reported as
+	// [Result.Action] where it is https on one of ConfirmHosts (`*` stands for
+	// one label), and a failed handshake otherwise.
+	Confirm      string   `toml:"confirm,omitempty"`
+	ConfirmHosts []string `toml:"confirm_hosts,omitempty"`
+	// Status is the answer's; 0 is 200. Fail is the status where a comparison
+	// failed; 0 is the row's refusal.
+	Status int `toml:"status,omitempty"`
+	Fail   int `toml:"fail,omitempty"`
 	// ContentType is the answer's; empty is text/plain, or application/json where
 	// JSON is set.
-	ContentType string `toml:"content_type"`
-	// Body is a template answered as text: literals and `{locator}`,
-	// `{hmac:locator}`, `{hmac-base64:locator}`, `{sha256:locator}`.
-	Body string `toml:"body"`
-	// JSON maps fields of a JSON answer to such templates, in place of Body.
-	JSON map[string]string `toml:"json"`
+	ContentType string `toml:"content_type,omitempty"`
+	// Body is a template answered as text: literals (`{{` and `}}` are braces) and
+	// `{locator}`, `{hmac:locator}`, `{hmac-base64:locator}`, `{sha256:locator}`.
+	// Several locators with `+` between are put together first; beside the usual
+	// ones there are `option:NAME` and `url:` (as called, without query).
+	Body string `toml:"body,omitempty"`
+	// JSON maps fields of a JSON answer to such templates, in place of Body. A
+	// slash in a field's name goes into an object.
+	JSON map[string]string `toml:"json,omitempty"`
 	// Header maps headers of the answer to such templates.
-	Header map[string]string `toml:"header"`
+	Header map[string]string `toml:"header,omitempty"`
+}
+
+// ActionKind says what else has to happen.
+type ActionKind string
+
+// The kinds of actions.
+const (
+	// ActionConfirm asks the caller to GET [Action.URL].
+	ActionConfirm ActionKind = "confirm"
+	// ActionCapture asks the caller to keep [Action.Secret] as the source's secret.
+	ActionCapture ActionKind = "capture"
+)
+
+// Action is what has to happen beside the answer to a handshake. This package
+// does neither.
+type Action struct {
+	Kind ActionKind
+	// URL is https, on a host the row names.
+	URL string
+	// Secret is what the provider handed over.
+	Secret SecretString
 }

@@ -52,7 +52,7 @@ type sigScheme struct {
 // compile makes a scheme ready and reports all of its faults. The IDs are those
 // of the mode; the first header among them is {id}.
 func (s Scheme) compile(ids []composite) (sigScheme, error) {
-	c := sigScheme{format: s.Format, prefix: s.Prefix, key: s.Key, enc: s.Encoding, unit: s.Unit, tolerance: s.Tolerance}
+	c := sigScheme{format: s.Format, prefix: s.Prefix, key: s.Key, enc: s.Encoding, unit: s.Unit, tolerance: time.Duration(s.Tolerance)}
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	var err error

@@ -69,6 +69,13 @@ type Result struct {
 	Split bool
 	// Handshake, where set, is to be answered, and nothing is to be stored.
 	Handshake *Answer
+	// Refusal, where set, is what a failed handshake is answered with in place of
+	// the row's refusal.
+	Refusal *Answer
+	// Action, where set, has to happen beside the handshake's answer.
+	Action *Action
+	// Echo holds headers that the answer of success has to carry.
+	Echo map[string]string
 	// Guard is the SHA-256 of the signed bytes and the type header.
 	Guard    [32]byte
 	HasGuard bool
