@@ -20,10 +20,13 @@ func New(cfg Config) (*Verifier, error) {
 	if err != nil {
 		return nil, errors.Join(row.Validate(), err)
 	}
-	if err := applyOptions(&row, &mode, cfg.Options); err != nil {
+	opts := map[string]string{}
+	maps.Copy(opts, cfg.Options)
+	if err := applyOptions(&row, &mode, opts); err != nil {
 		return nil, err
 	}
-	v := &Verifier{mode: mode, publicURL: cfg.PublicURL}
+	cfg.Options = opts
+	v := &Verifier{mode: mode, publicURL: cfg.PublicURL, options: opts, echo: row.EchoHeaders}
 	errs := []error{v.readerFor(&row, cfg), v.authFor(cfg), v.handshakesFor(&row, cfg)}
 	errs = append(errs, v.guardFor(&row, cfg), checkPublicURL(cfg.PublicURL))
 	errs = append(errs, row.validateFacts())
@@ -63,7 +66,9 @@ func (v *Verifier) readerFor(row *Row, cfg Config) error {
 	id, err := parseAlternatives(ids)
 	typ, terr := parseAlternatives(row.Type)
 	errs := []error{wrap("id", err), wrap("type", terr)}
-	v.read = reader{id: id, typ: typ, batch: row.Batch, max: cfg.MaxBatch}
+	batch, berr := row.Batch.compile(cfg.Options)
+	errs = append(errs, berr)
+	v.read = reader{id: id, typ: typ, batch: batch, max: cfg.MaxBatch}
 	if cfg.MaxBatch == 0 {
 		v.read.max = DefaultMaxBatch
 	}
@@ -104,23 +109,66 @@ func (v *Verifier) authFor(cfg Config) error {
 	if s := m.scheme(); s != nil && s.Timestamp != "" && cfg.Tolerance > 0 {
 		s.Tolerance = Duration(cfg.Tolerance)
 	}
-	auth, keys, err := m.compile(v.read.id, cfg.Secrets, cfg.PublicKeys)
+	if m.JWT != nil && cfg.Tolerance > 0 {
+		m.JWT.MaxAge = Duration(cfg.Tolerance)
+	}
+	auth, keys, err := m.compile(parts{v.read.id, cfg.Secrets, cfg.PublicKeys, cfg.Options, cfg.Fetcher})
 	v.auth, v.keys = auth, keys
-	return errors.Join(err, m.fits(cfg), uniqueLabels(cfg.Secrets), uniqueLabels(cfg.PublicKeys))
+	for _, l := range lookups(auth) {
+		l.fetch, l.roots = cfg.Fetcher, cfg.Roots
+	}
+	require, rerr := parseConditions("require", m.Require, cfg.Options)
+	v.require = require
+	opener, derr := compileDecrypt(m.Decrypt, cfg.Secrets, cfg.Options)
+	v.opener = opener
+	return errors.Join(err, rerr, derr, m.fits(cfg), uniqueLabels(cfg.Secrets), uniqueLabels(cfg.PublicKeys))
+}
+
+// lookups returns where a family fetches its keys.
+func lookups(a authenticator) []*keyLookup {
+	var l *keyLookup
+	switch a := a.(type) {
+	case *pubAuth:
+		l = a.lookup
+	case *jwtAuth:
+		l = a.lookup
+	}
+	if l == nil {
+		return nil
+	}
+	return []*keyLookup{l}
 }
 
 // fits refuses keys that the mode would never look at: whoever wrote them thinks
 // that they protect something.
 func (m *Mode) fits(cfg Config) error {
+	secrets, public := m.takes()
 	switch {
 	case m.None && len(cfg.Secrets)+len(cfg.PublicKeys) > 0:
 		return fmt.Errorf("auth %q: verifies nothing and takes no secrets", m.Name)
-	case m.PublicKey != nil && len(cfg.Secrets) > 0 && len(cfg.PublicKeys) == 0:
+	case !secrets && len(cfg.Secrets) > 0:
 		return fmt.Errorf("auth %q: takes public keys, not secrets", m.Name)
-	case m.PublicKey == nil && len(cfg.PublicKeys) > 0:
+	case !public && len(cfg.PublicKeys) > 0:
 		return fmt.Errorf("auth %q: takes secrets, not public keys", m.Name)
 	}
 	return nil
+}
+
+// takes reports what key material the mode looks at.
+func (m *Mode) takes() (secrets, public bool) {
+	switch {
+	case m.PublicKey != nil:
+		t, err := parseTemplate(m.PublicKey.Signed)
+		return err == nil && t.has(partSecret), true
+	case m.JWT != nil:
+		for _, alg := range m.JWT.Algorithms {
+			secrets = secrets || strings.HasPrefix(alg, "HS")
+			public = public || !strings.HasPrefix(alg, "HS")
+		}
+		return secrets, public
+	default:
+		return !m.None, false
+	}
 }
 
 // scheme returns the mode's signature scheme, nil where it has none.
@@ -135,34 +183,51 @@ func (m *Mode) scheme() *Scheme {
 	}
 }
 
+// parts is what a family is made from. With opts nil, options are not looked up.
+type parts struct {
+	ids          []composite
+	secrets, pub []Secret
+	opts         map[string]string
+	fetch        Fetcher
+}
+
 // compile makes the mode's one family ready.
-func (m *Mode) compile(ids []composite, secrets, pub []Secret) (authenticator, []key, error) {
+func (m *Mode) compile(p parts) (authenticator, []key, error) {
+	if m.Custom != "" {
+		return m.compileCustom(p)
+	}
 	switch {
 	case m.HMAC != nil:
-		a, err := m.HMAC.compile(ids, secrets)
-		switch m.Custom {
-		case "":
-			return a, a.keys, err
-		case customStripe:
-			return stripeAuth{a}, a.keys, err
-		case customTwilio:
-			return twilioAuth{a}, a.keys, err
-		}
-		return a, a.keys, errors.Join(err, fmt.Errorf("custom %q: want stripe or twilio", m.Custom))
+		a, err := m.HMAC.compile(p.ids, p.secrets)
+		return a, a.keys, errors.Join(err, needOptions(a.options(), p.opts))
 	case m.Token != nil:
-		a, err := m.Token.compile(secrets)
+		a, err := m.Token.compile(p.secrets)
 		return a, a.keys, err
 	case m.Basic != nil:
-		a, err := m.Basic.compile(secrets)
+		a, err := m.Basic.compile(p.secrets)
 		return a, a.keys, err
 	case m.PublicKey != nil:
-		a, err := m.PublicKey.compile(ids, pub)
-		return a, nil, err
+		a, err := m.PublicKey.compile(p.ids, p.pub, p.secrets, p.opts)
+		return a, a.secrets, errors.Join(err, needOptions(a.options(), p.opts))
+	case m.JWT != nil:
+		a, err := m.JWT.compile(p.secrets, p.pub, p.opts)
+		return a, a.secrets, err
 	case m.None:
 		return noneAuth{}, nil, nil
 	default:
 		return noneAuth{}, nil, fmt.Errorf("mode %q: has no family", m.Name)
 	}
+}
+
+// needOptions demands options that a template holds.
+func needOptions(names []string, opts map[string]string) error {
+	var errs []error
+	for _, name := range names {
+		if opts != nil && opts[name] == "" {
+			errs = append(errs, fmt.Errorf("option %s: the signature covers it", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // uniqueLabels keeps a label from naming two secrets.
@@ -205,7 +270,7 @@ func (v *Verifier) guardFor(row *Row, cfg Config) error {
 	default:
 		return fmt.Errorf("guard %q: want off, flag or drop", v.guard)
 	}
-	if v.mode.scheme() == nil {
+	if v.mode.scheme() == nil && (v.auth == nil || !v.auth.coversBody()) {
 		if cfg.Guard != "" && cfg.Guard != GuardOff {
 			return fmt.Errorf("guard %q: auth %q signs no bytes", cfg.Guard, v.mode.Name)
 		}
@@ -253,34 +318,64 @@ func (r *Row) addHeaders(m *Mode, rd reader) {
 		}
 	}
 	if s := m.scheme(); s != nil {
-		for _, at := range []string{s.Sig, s.Timestamp} {
-			if l, err := parseLocator(at); err == nil {
+		places := []string{s.Sig, s.Timestamp}
+		for _, p := range s.More {
+			places = append(places, p.In)
+		}
+		for _, at := range places {
+			src, _ := parseSource(at) // a timestamp inside the signature is none
+			for _, l := range src {
 				add(&r.SignatureHeaders, l)
 			}
 		}
 	}
-	if m.Token != nil {
-		if l, err := parseLocator(m.Token.In); err == nil {
-			if add(&r.CredentialHeaders, l); l.kind != kindHeader {
-				r.CredentialParams = append(r.CredentialParams, l.String())
-			}
-		}
-	}
+	r.addCredentials(m, add)
 	if m.Basic != nil && !slices.Contains(r.CredentialHeaders, "Authorization") {
 		r.CredentialHeaders = append(r.CredentialHeaders, "Authorization")
 	}
-	isCredential := func(h string) bool { return slices.Contains(r.CredentialHeaders, h) }
+	isCredential := func(h string) bool {
+		return h == "Authorization" || h == "Cookie" || strings.HasSuffix(h, "#") || slices.Contains(r.CredentialHeaders, h)
+	}
 	r.EventHeaders = slices.DeleteFunc(r.EventHeaders, isCredential)
 	r.SignatureHeaders = slices.DeleteFunc(r.SignatureHeaders, isCredential)
+}
+
+// addCredentials lists where tokens are: a bearer of any kind never passes.
+func (r *Row) addCredentials(m *Mode, add func(*[]string, locator)) {
+	at := ""
+	if m.Token != nil {
+		at = m.Token.In
+	} else if m.JWT != nil {
+		at = m.JWT.In
+	}
+	src, _ := parseSource(at) // validated where it is compiled
+	for _, l := range src {
+		switch {
+		case l.kind == kindHeader && (m.Token != nil || !r.vouches(m)):
+			add(&r.CredentialHeaders, l)
+		case l.kind == kindHeader:
+			add(&r.SignatureHeaders, l)
+		case l.kind != kindBody && m.Token != nil && m.Token.Each == "":
+			r.CredentialParams = append(r.CredentialParams, l.String())
+		case m.Token != nil && m.Token.Each != "":
+			r.CredentialParams = append(r.CredentialParams, "json:"+m.Token.Each)
+		}
+	}
+}
+
+// vouches reports whether a token is bound to the body, and so is a signature and
+// no bearer's credential.
+func (*Row) vouches(m *Mode) bool {
+	return m.JWT != nil && (m.JWT.Detached || m.JWT.BodyHash != "" && !m.JWT.BodyHashOptional)
 }
 
 // clone copies the row, so that no two share memory that either may change.
 func (r Row) clone() Row {
 	for _, list := range []*[]string{&r.Unconfirmed, &r.Methods, &r.ID, &r.Type, &r.Encodings,
-		&r.EventHeaders, &r.SignatureHeaders, &r.CredentialHeaders, &r.CredentialParams, &r.Options} {
+		&r.EventHeaders, &r.SignatureHeaders, &r.CredentialHeaders, &r.CredentialParams, &r.Options, &r.NeverID, &r.EchoHeaders} {
 		*list = slices.Clone(*list)
 	}
-	for _, list := range []*[]string{&r.EventHeaders, &r.SignatureHeaders, &r.CredentialHeaders} {
+	for _, list := range []*[]string{&r.EventHeaders, &r.SignatureHeaders, &r.CredentialHeaders, &r.EchoHeaders} {
 		for i, h := range *list {
 			(*list)[i] = http.CanonicalHeaderKey(h)
 		}
@@ -291,12 +386,18 @@ func (r Row) clone() Row {
 	}
 	if r.Batch != nil {
 		b := *r.Batch
+		b.Also, b.When = slices.Clone(b.Also), slices.Clone(b.When)
 		r.Batch = &b
+	}
+	r.OptionSets = maps.Clone(r.OptionSets)
+	for name, list := range r.OptionSets {
+		r.OptionSets[name] = slices.Clone(list)
 	}
 	r.Handshake = slices.Clone(r.Handshake)
 	for i := range r.Handshake {
 		h := &r.Handshake[i]
 		h.Detect, h.Compare = slices.Clone(h.Detect), slices.Clone(h.Compare)
+		h.ConfirmHosts = slices.Clone(h.ConfirmHosts)
 		h.JSON, h.Header = maps.Clone(h.JSON), maps.Clone(h.Header)
 	}
 	r.Answer = r.Answer.clone()
@@ -315,6 +416,7 @@ func (a Answer) clone() Answer {
 func (m Mode) clone() Mode {
 	if m.HMAC != nil {
 		h := *m.HMAC
+		h.Scheme, h.Digests = h.Scheme.clone(), maps.Clone(h.Digests)
 		m.HMAC = &h
 	}
 	if m.Token != nil {
@@ -323,10 +425,30 @@ func (m Mode) clone() Mode {
 	}
 	if m.PublicKey != nil {
 		p := *m.PublicKey
+		p.Scheme, p.Keys = p.Scheme.clone(), p.Keys.clone()
 		m.PublicKey = &p
 	}
-	m.ID = slices.Clone(m.ID)
+	if m.JWT != nil {
+		j := *m.JWT
+		j.Algorithms, j.Claims, j.Keys = slices.Clone(j.Algorithms), maps.Clone(j.Claims), j.Keys.clone()
+		m.JWT = &j
+	}
+	m.ID, m.Require = slices.Clone(m.ID), slices.Clone(m.Require)
 	return m
+}
+
+func (s Scheme) clone() Scheme {
+	s.More, s.Or = slices.Clone(s.More), slices.Clone(s.Or)
+	return s
+}
+
+func (k *KeySource) clone() *KeySource {
+	if k == nil {
+		return nil
+	}
+	c := *k
+	c.Hosts = slices.Clone(c.Hosts)
+	return &c
 }
 
 // methodOK reports whether s is an HTTP method in capitals.

@@ -179,14 +179,15 @@ func TestDerivedTimeShift(t *testing.T) {
 		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
+			tolerance := time.Duration(s.Tolerance)
 			signed := a.req.Now.Add(-a.ver.Verify(a.req).Skew)
 			for _, tt := range []struct {
 				at   time.Duration
 				want Reason
 			}{
-				{-s.Tolerance - time.Nanosecond, ReasonTimestampFuture}, {-s.Tolerance, OK}, {0, OK},
-				{s.Tolerance, OK}, {s.Tolerance + time.Nanosecond, ReasonTimestampOld},
-				{100 * 365 * day, ReasonTimestampOld}, {-30 * 365 * day, ReasonTimestampFuture},
+				{-tolerance - time.Nanosecond, ReasonTimestampFuture}, {-tolerance, OK}, {0, OK},
+				{tolerance, OK}, {tolerance + time.Nanosecond, ReasonTimestampOld},
+				{100 * 365 * 24 * time.Hour, ReasonTimestampOld}, {-30 * 365 * 24 * time.Hour, ReasonTimestampFuture},
 			} {
 				r := copyRequest(a.req)
 				r.Now = signed.Add(tt.at)

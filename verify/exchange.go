@@ -1,9 +1,9 @@
 package verify
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
-	"strings"
 )
 
 // jsonState is what is known about a text as JSON.
@@ -21,13 +21,22 @@ const (
 // It belongs to one goroutine between get and put.
 type exchange struct {
 	req *Request
-	url string // the signed URL
+	ctx context.Context // of this one verification; it ends with the call
+	url string          // the signed URL
 
 	timestamp string // as it was sent
 	id        string // the signed ID header
 	secret    []byte // for plain digests only
 
-	cands candidates
+	cands   candidates
+	sigText string // the signature's own list, for sig: locators
+	sigSep  string
+
+	options map[string]string // the source's settings
+	plain   []byte            // what an encrypted body holds, or a token's claims
+	claims  []byte            // of the verified token
+	inner   []byte            // the form field with a batch
+	parent  []byte            // what encloses the element looked at
 
 	state    jsonState
 	formVals url.Values
@@ -50,7 +59,7 @@ func (x *exchange) reset() {
 // json returns the state of the body.
 func (x *exchange) json() jsonState {
 	if x.state == jsonUnknown {
-		x.state = checkJSON(x.req.Body)
+		x.state = checkJSON(x.plainBody())
 	}
 	return x.state
 }
@@ -59,6 +68,14 @@ func (x *exchange) json() jsonState {
 func (x *exchange) doc() []byte {
 	if x.json() != jsonValid {
 		return nil
+	}
+	return x.plainBody()
+}
+
+// plainBody returns what is inside an encrypted body, else the body.
+func (x *exchange) plainBody() []byte {
+	if x.plain != nil {
+		return x.plain
 	}
 	return x.req.Body
 }
@@ -70,27 +87,6 @@ func (x *exchange) query() url.Values {
 		x.haveVals = true
 	}
 	return x.vals
-}
-
-// form returns the fields of a form body, nil for other bodies. A body with a
-// field that can't be parsed has no fields at all.
-func (x *exchange) form() url.Values {
-	if x.haveForm {
-		return x.formVals
-	}
-	x.haveForm = true
-	if isForm(x.req) {
-		if vals, err := url.ParseQuery(string(x.req.Body)); err == nil {
-			x.formVals = vals
-		}
-	}
-	return x.formVals
-}
-
-// isForm reports whether the request says that its body is a form.
-func isForm(r *Request) bool {
-	ct, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(ct), "application/x-www-form-urlencoded")
 }
 
 // checkJSON says whether b is one JSON text of bounded depth.

@@ -278,7 +278,7 @@ func pemKey(t testing.TB, k crypto.PublicKey) string {
 
 func pubRow(alg Algorithm, enc Encoding) Row {
 	return Row{Name: "pub", ID: []string{"json:id"}, Modes: []Mode{{Name: "m", PublicKey: &PublicKey{Algorithm: alg, Scheme: Scheme{
-		Sig: "header:X-Sig", Encoding: enc, Signed: "{timestamp}{body}", Timestamp: "header:X-Time", Tolerance: time.Minute}}}}}
+		Sig: "header:X-Sig", Encoding: enc, Signed: "{timestamp}{body}", Timestamp: "header:X-Time", Tolerance: minute}}}}}
 }
 
 func TestPublicKeys(t *testing.T) {
@@ -353,4 +353,12 @@ func TestKeysAreHeldAgainstTheAlgorithm(t *testing.T) {
 			t.Errorf("%s: taken for a key", name)
 		}
 	}
+}
+
+func parsePublicKey(alg Algorithm, text string) (pubKey, error) {
+	pk, err := parseAnyKey(text)
+	if err == nil {
+		err = pk.fits(alg)
+	}
+	return pk, err
 }

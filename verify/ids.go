@@ -47,26 +47,30 @@ func splitComposite(s string) []string {
 }
 
 // find returns the joined parts, or "" where one is absent, empty or there twice.
-func (c composite) find(x *exchange, doc []byte) string {
+func (c composite) find(x *exchange, doc []byte, join func([]string) string) string {
 	if len(c) == 1 {
 		s, _ := c[0].find(x, doc)
 		return s
 	}
 	parts := make([]string, len(c))
-	for i, l := range c {
-		s, p := l.find(x, doc)
+	for i := range c {
+		s, p := c[i].find(x, doc)
 		if p != once || s == "" {
 			return ""
 		}
 		parts[i] = s
 	}
-	return JoinID(parts...)
+	return join(parts)
 }
 
+// joinID and joinType put the parts of an ID and of a type together.
+func joinID(parts []string) string   { return JoinID(parts...) }
+func joinType(parts []string) string { return strings.Join(parts, ".") }
+
 // first returns the first alternative that finds something.
-func first(alts []composite, x *exchange, doc []byte) string {
+func first(alts []composite, x *exchange, doc []byte, join func([]string) string) string {
 	for _, c := range alts {
-		if s := c.find(x, doc); s != "" {
+		if s := c.find(x, doc, join); s != "" {
 			return s
 		}
 	}

@@ -25,14 +25,41 @@ func applyOptions(row *Row, mode *Mode, opts map[string]string) error {
 	}
 	slices.Sort(names)
 	var errs []error
+	names = expandOptions(row, names, opts)
 	for _, name := range names {
-		if !slices.Contains(row.Options, name) {
+		if !slices.Contains(row.Options, name) && !row.setsOption(name) {
 			errs = append(errs, fmt.Errorf("option %s: provider %s takes %s", name, row.Name, listOr(row.Options)))
 			continue
 		}
 		errs = append(errs, wrap("option "+name, applyOption(row, mode, name, opts[name])))
 	}
 	return errors.Join(errs...)
+}
+
+// expandOptions puts what options stand for beside them.
+func expandOptions(row *Row, names []string, opts map[string]string) []string {
+	for _, name := range slices.Clone(names) {
+		for _, set := range row.OptionSets[name] {
+			other, val, _ := strings.Cut(set, "=")
+			if _, given := opts[other]; !given {
+				names = append(names, other)
+				opts[other] = strings.ReplaceAll(val, "{}", opts[name])
+			}
+		}
+	}
+	return names
+}
+
+// setsOption reports whether another option of the row sets this one.
+func (r *Row) setsOption(name string) bool {
+	for _, list := range r.OptionSets {
+		for _, set := range list {
+			if other, _, _ := strings.Cut(set, "="); other == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func listOr(names []string) string {
@@ -56,6 +83,22 @@ func applyOption(row *Row, mode *Mode, name, val string) error {
 	case name == "prefix" && mode.Token != nil:
 		mode.Token.Prefix = val
 		return nil
+	case (name == "token_header" || name == "header") && mode.Token != nil:
+		if !validHeaderName(val) {
+			return errors.New("is not a header name")
+		}
+		mode.Token.In = "header:" + val
+		return nil
+	case name == "token_param" && mode.Token != nil:
+		mode.Token.In = "query:" + val
+		return nil
+	case name == "algorithms" && mode.HMAC != nil:
+		return narrowDigests(mode.HMAC, val)
+	case name == "algorithm" && mode.HMAC != nil:
+		mode.HMAC.Digest = Digest(strings.ToLower(val))
+		return nil
+	case slices.Contains([]string{"token_header", "token_param", "algorithm", "algorithms"}, name):
+		return fmt.Errorf("does not apply to auth %q", mode.Name)
 	case name == "in":
 		if mode.Token == nil {
 			return fmt.Errorf("does not apply to auth %q", mode.Name)
@@ -106,6 +149,30 @@ func applyHMACOption(h *HMAC, name, val string) error {
 		}
 		h.Tolerance = Duration(d)
 	}
+	return nil
+}
+
+// narrowDigests keeps the digests a source allows; the first is the one where the
+// request names none.
+func narrowDigests(h *HMAC, val string) error {
+	list := optionValues(val)
+	if len(list) > 1 && !strings.HasPrefix(val, "[") {
+		list = list[1:] // the whole text comes first
+	}
+	kept := map[string]Digest{}
+	for i, name := range list {
+		d, ok := h.Digests[name]
+		if !ok {
+			return fmt.Errorf("the provider knows no %q", name)
+		}
+		if kept[name] = d; i == 0 {
+			h.Digest = d
+		}
+	}
+	if len(kept) == 0 {
+		return errors.New("is empty")
+	}
+	h.Digests = kept
 	return nil
 }
 

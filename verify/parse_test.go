@@ -40,7 +40,7 @@ func TestParseTemplate(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"{", "}", "{}", "{bdoy}", "{body", "body}", "{{body}}", "{Body}", "{header:}", "{header:X_A}", "{header:X A}",
-		"{json:}", "{json:a..b}", "{json:a.#.b}", "{json:@this}", "{json:a|b}", "{json:*}", "{env:HOME}", "{ body }",
+		"{json:}", "{json:a..b}", "{json:a.#.b}", "{json:a|b}", "{env:HOME}", "{ body }",
 	} {
 		if _, err := parseTemplate(bad); err == nil {
 			t.Errorf("parseTemplate(%q) took it", bad)
@@ -104,7 +104,7 @@ func TestLocators(t *testing.T) {
 		if got, p := l.find(x, x.docFor(l)); got != tt.want || p != tt.p {
 			t.Errorf("%s = %q, %d, want %q, %d", tt.loc, got, p, tt.want, tt.p)
 		}
-		if again, err := parseLocator(l.String()); err != nil || again != l {
+		if again, err := parseLocator(l.String()); err != nil || !again.same(l) {
 			t.Errorf("%s does not survive being written: %v", tt.loc, err)
 		}
 	}

@@ -36,6 +36,12 @@ const (
 	// ReasonHandshakeFailed means that a handshake was recognised but its
 	// comparison failed or what it should echo is absent.
 	ReasonHandshakeFailed Reason = "handshake_failed"
+	// ReasonClaimMismatch means that a token was signed by a key that is known and
+	// vouches for something else.
+	ReasonClaimMismatch Reason = "claim_mismatch"
+	// ReasonKeyUnavailable means that a public key has to be fetched and can't be:
+	// nothing is known about the request, which should be sent again.
+	ReasonKeyUnavailable Reason = "key_unavailable"
 	// ReasonNoSecret means that no secret or key is configured, or none is valid
 	// at the time of the request.
 	ReasonNoSecret Reason = "no_secret"
@@ -49,6 +55,7 @@ func Reasons() []Reason {
 		ReasonSignatureMissing, ReasonSignatureMalformed, ReasonSignatureMismatch,
 		ReasonSignedPartMissing,
 		ReasonTimestampMissing, ReasonTimestampMalformed, ReasonTimestampOld, ReasonTimestampFuture,
-		ReasonBodyMalformed, ReasonBatchTooLarge, ReasonHandshakeFailed, ReasonNoSecret,
+		ReasonBodyMalformed, ReasonBatchTooLarge, ReasonHandshakeFailed, ReasonClaimMismatch,
+		ReasonKeyUnavailable, ReasonNoSecret,
 	}
 }

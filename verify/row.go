@@ -234,6 +234,8 @@ type Handshake struct {
 	// one label), and a failed handshake otherwise.
 	Confirm      string   `toml:"confirm,omitempty"`
 	ConfirmHosts []string `toml:"confirm_hosts,omitempty"`
+	// Custom names the function that makes the answer's text where no template does.
+	Custom string `toml:"custom,omitempty"`
 	// Status is the answer's; 0 is 200. Fail is the status where a comparison
 	// failed; 0 is the row's refusal.
 	Status int `toml:"status,omitempty"`

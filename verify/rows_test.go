@@ -22,7 +22,7 @@ func TestProviders(t *testing.T) {
 		if r.Title == "" || r.Docs == "" && !slices.Contains(generic, r.Name) {
 			t.Errorf("%s: wants a title and a link", r.Name)
 		}
-		if r.Window < 24*time.Hour || r.Window < r.Retries || r.Patience <= 0 || r.NoID == "" || r.OnConflict == "" {
+		if r.Window < day || r.Window < r.Retries || r.Patience <= 0 || r.NoID == "" || r.OnConflict == "" {
 			t.Errorf("%s: window %v, retries %v, patience %v, no_id %q, on_conflict %q", r.Name, r.Window, r.Retries, r.Patience, r.NoID, r.OnConflict)
 		}
 		if (r.OnConflict == OnConflictReject) != (r.Name == "idempotency-key") {
@@ -127,7 +127,6 @@ func TestValidateRefuses(t *testing.T) {
 		"unknown custom":        func(r *Row) { r.Modes[0].Custom = "acme" },
 		"unknown name":          func(r *Row) { r.Modes[0].HMAC.Signed = "{boddy}" },
 		"empty template":        func(r *Row) { r.Modes[0].HMAC.Signed = "" },
-		"secret in an HMAC":     func(r *Row) { r.Modes[0].HMAC.Signed = "{secret}{body}" },
 		"plain without secret":  func(r *Row) { r.Modes[0].HMAC.Plain = true },
 		"digest":                func(r *Row) { r.Modes[0].HMAC.Digest = "md5" },
 		"encoding":              func(r *Row) { r.Modes[0].HMAC.Encoding = "base32" },
@@ -137,12 +136,12 @@ func TestValidateRefuses(t *testing.T) {
 		"unit":                  func(r *Row) { r.Modes[0].HMAC.Unit = "h" },
 		"secret form":           func(r *Row) { r.Modes[0].HMAC.Secret = "rot13" },
 		"signature nowhere":     func(r *Row) { r.Modes[0].HMAC.Sig = "X-Sig" },
-		"age of nothing":        func(r *Row) { r.Modes[0].HMAC.Tolerance = time.Minute },
-		"age of unsigned time":  func(r *Row) { r.Modes[0].HMAC.Timestamp, r.Modes[0].HMAC.Tolerance = "header:X-T", time.Minute },
+		"age of nothing":        func(r *Row) { r.Modes[0].HMAC.Tolerance = minute },
+		"age of unsigned time":  func(r *Row) { r.Modes[0].HMAC.Timestamp, r.Modes[0].HMAC.Tolerance = "header:X-T", minute },
 		"timestamp not located": func(r *Row) { r.Modes[0].HMAC.Signed = "{timestamp}{body}" },
 		"ID not in a header":    func(r *Row) { r.Modes[0].HMAC.Signed = "{id}{body}" },
 		"method":                func(r *Row) { r.Methods = []string{"post"} },
-		"locator":               func(r *Row) { r.ID = []string{"body:id"} },
+		"locator":               func(r *Row) { r.ID = []string{"place:id"} },
 		"type locator":          func(r *Row) { r.Type = []string{"json:a|b"} },
 		"no_id":                 func(r *Row) { r.NoID = "guess" },
 		"on_conflict":           func(r *Row) { r.OnConflict = "panic" },

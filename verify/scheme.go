@@ -32,9 +32,8 @@ const (
 // Digest names a hash function.
 type Digest string
 
-// The digests. MD5 is taken only where a provider has nothing else.
+// The digests.
 const (
-	MD5    Digest = "md5"
 	SHA1   Digest = "sha1"
 	SHA256 Digest = "sha256"
 	SHA384 Digest = "sha384"
@@ -85,11 +84,14 @@ type Scheme struct {
 	// Sig locates the signature; places with `??` between are tried in order and
 	// the first that is there counts.
 	Sig string `toml:"sig,omitempty"`
-	// More lists further places; a signature in any of them may match.
-	More []Place `toml:"more,omitempty"`
+	// More lists further places; a signature in any of them may match. SigSecret is
+	// to Sig what [Place.Secret] is to the others.
+	More      []Place `toml:"more,omitempty"`
+	SigSecret string  `toml:"sig_secret,omitempty"`
 	// Format is how it is written; empty is plain.
 	Format Format `toml:"format,omitempty"`
-	// Sep separates the entries of a kv, positional or many list; empty is a comma.
+	// Sep are the characters of which any separates the entries of a kv, positional
+	// or many list; empty is a comma.
 	Sep string `toml:"sep,omitempty"`
 	// Groups takes several kv lists with blanks between, each with its own
 	// timestamp; any of them may match.

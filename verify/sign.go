@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // ErrCannotSign says that a mode's requests can't be made with what there is: it
@@ -50,7 +52,10 @@ type SignedRequest struct {
 // error wraps [ErrCannotSign] where there is nothing to sign with.
 func (v *Verifier) Sign(r SignRequest) (SignedRequest, error) {
 	out := v.draft(r)
-	x := &exchange{req: &Request{Method: out.Method, URL: out.URL, Header: out.Header, Body: out.Body, Now: r.Now}}
+	if err := v.fulfil(&out); err != nil {
+		return out, err
+	}
+	x := &exchange{options: v.options, req: &Request{Method: out.Method, URL: out.URL, Header: out.Header, Body: out.Body, Now: r.Now}}
 	_, x.req.RawQuery, _ = strings.Cut(out.URL, "?")
 	x.url = v.signedURL(x.req)
 	var err error
@@ -68,6 +73,11 @@ func (v *Verifier) Sign(r SignRequest) (SignedRequest, error) {
 		err = a.put(x, v.pick(r))
 	case *basicAuth:
 		err = putBasic(x, v.pick(r))
+	case *jwtAuth:
+		err = a.put(x, v.pick(r))
+	case noneAuth:
+	default:
+		err = fmt.Errorf("%w: the scheme of %s is verified only", ErrCannotSign, v.row.Name)
 	}
 	out.URL = x.req.URL
 	return out, err
@@ -113,14 +123,27 @@ func (v *Verifier) pick(r SignRequest) *key {
 
 var errNoKey = fmt.Errorf("%w: no secret of that label, or none valid now", ErrCannotSign)
 
+// fulfil sets the headers that every request of the mode has.
+func (v *Verifier) fulfil(out *SignedRequest) error {
+	for i := range v.require {
+		c := &v.require[i]
+		if c.skip || c.not || !c.exact {
+			continue
+		}
+		if c.src[0].kind != kindHeader {
+			return fmt.Errorf("%w: %s is not made here", ErrCannotSign, c.src)
+		}
+		out.Header.Set(c.src[0].name, c.value)
+	}
+	return nil
+}
+
 // stamp sets the timestamp and the signed ID.
 func (c *sigScheme) stamp(x *exchange) error {
 	if c.hasTS {
-		if x.timestamp = strconv.FormatInt(x.req.Now.Unix(), 10); c.unit == Milliseconds {
-			x.timestamp = strconv.FormatInt(x.req.Now.UnixMilli(), 10)
-		}
+		x.timestamp = formatTime(x.req.Now, c.unit)
 		if c.tsKey == "" {
-			if err := put(x, c.ts, x.timestamp); err != nil {
+			if err := put(x, c.ts[0], x.timestamp); err != nil {
 				return err
 			}
 		}
@@ -134,27 +157,46 @@ func (c *sigScheme) stamp(x *exchange) error {
 	return nil
 }
 
+// formatTime writes a time as parseTimestamp reads it.
+func formatTime(t time.Time, unit Unit) string {
+	switch unit {
+	case Milliseconds:
+		return strconv.FormatInt(t.UnixMilli(), 10)
+	case RFC3339:
+		return t.UTC().Format(time.RFC3339)
+	case HTTPDate:
+		return t.UTC().Format(http.TimeFormat)
+	default:
+		return strconv.FormatInt(t.Unix(), 10)
+	}
+}
+
 // place writes the signature where the verifier looks for it.
 func (c *sigScheme) place(x *exchange, sig string) error {
 	switch c.format {
 	case FormatKV:
 		if sig = c.key + "=" + sig; c.tsKey != "" {
-			sig = c.tsKey + "=" + x.timestamp + "," + sig
+			sig = c.tsKey + "=" + x.timestamp + c.sep[:1] + sig
 		}
 	case FormatList:
 		sig = c.key + "," + sig
+	case FormatPositional:
+		sig = x.timestamp + c.sep[:1] + sig
 	default:
 		sig = c.prefix + sig
 	}
-	return put(x, c.sig, sig)
+	return put(x, c.places[0].src[0], sig)
 }
 
 // put sets a header or a query parameter. Signatures inside a body are made by
 // their provider alone.
 func put(x *exchange, l locator, val string) error {
+	if len(l.steps) > 0 {
+		return fmt.Errorf("%w: %s is packed", ErrCannotSign, l)
+	}
 	switch l.kind {
 	case kindHeader:
-		x.req.Header.Set(l.name, val)
+		x.req.Header.Set(strings.Replace(l.name, "#", "1", 1), val)
 		return nil
 	case kindQuery:
 		addQuery(x, l.name, val)
@@ -183,7 +225,10 @@ func (v *Verifier) signHMAC(a *hmacAuth, x *exchange, r SignRequest) error {
 	if err := a.stamp(x); err != nil {
 		return err
 	}
-	if missing := a.sign(x, k); missing != "" {
+	if a.digestT != nil {
+		return fmt.Errorf("%w: the digest is the sender's choice", ErrCannotSign)
+	}
+	if missing := a.sign(x, k, 0, 0); missing != "" {
 		return fmt.Errorf("%w: %s is signed and absent", ErrCannotSign, missing)
 	}
 	return a.place(x, a.enc.encode(x.sum))
@@ -203,7 +248,13 @@ func (a *tokenAuth) put(x *exchange, k *key) error {
 	if k == nil {
 		return errNoKey
 	}
-	return put(x, a.in, a.prefix+k.Value.Reveal())
+	if a.each != "" {
+		return fmt.Errorf("%w: every element carries the token", ErrCannotSign)
+	}
+	if a.in[0].kind != kindHeader {
+		return put(x, a.in[0], k.Value.Reveal())
+	}
+	return put(x, a.in[0], a.prefix+k.Value.Reveal())
 }
 
 func putBasic(x *exchange, k *key) error {
@@ -222,16 +273,17 @@ func (a *pubAuth) signWith(x *exchange, r SignRequest) error {
 	if err := a.stamp(x); err != nil {
 		return err
 	}
-	msg, missing := a.message(x)
+	if len(a.secrets) > 0 {
+		x.secret = a.secrets[0].bytes
+	}
+	msg, missing := a.message(x, 0)
 	if missing != "" {
 		return fmt.Errorf("%w: %s is signed and absent", ErrCannotSign, missing)
 	}
-	var opts crypto.SignerOpts = crypto.SHA256
+	var opts crypto.SignerOpts = a.alg.hash()
 	switch a.alg {
 	case Ed25519:
 		opts = crypto.Hash(0)
-	case RSASHA512:
-		opts = crypto.SHA512
 	case RSAPSSSHA256:
 		opts = &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash, Hash: crypto.SHA256}
 	}
@@ -242,27 +294,79 @@ func (a *pubAuth) signWith(x *exchange, r SignRequest) error {
 	return a.place(x, a.enc.encode(sig))
 }
 
+// put makes a token under a shared secret.
+func (a *jwtAuth) put(x *exchange, k *key) error {
+	if k == nil {
+		return errNoKey
+	}
+	alg := ""
+	for _, name := range a.Algorithms {
+		if strings.HasPrefix(name, "HS") {
+			alg = name
+			break
+		}
+	}
+	if alg == "" || a.Detached || a.in[0].kind == kindBody {
+		return fmt.Errorf("%w: only the provider holds the private key", ErrCannotSign)
+	}
+	now := x.req.Now.Unix()
+	claims := jwt.MapClaims{"iat": now, "nbf": now, "exp": now + 300}
+	for _, r := range a.claims {
+		claims[r.name] = r.want
+		if r.url {
+			claims[r.name] = x.url
+		} else if r.any {
+			claims[r.name] = "1"
+		}
+	}
+	if a.BodyHash != "" && !(a.NoHashEmpty && len(x.req.Body) == 0) {
+		sum := sha256.Sum256(x.req.Body)
+		claims[a.BodyHash] = a.hashText(sum[:])
+	}
+	if a.URLHash != "" {
+		sum := sha256.Sum256([]byte(x.url))
+		claims[a.URLHash] = hex.EncodeToString(sum[:])
+	}
+	if a.QueryHash != "" {
+		sum := sha256.Sum256([]byte(canonicalQuery(x.req.Method, x.url)))
+		claims[a.QueryHash] = hex.EncodeToString(sum[:])
+	}
+	text, err := jwt.NewWithClaims(jwt.GetSigningMethod(alg), claims).SignedString(k.bytes)
+	if err != nil {
+		return fmt.Errorf("sign token: %w", err)
+	}
+	if a.in[0].kind == kindHeader {
+		text = a.Prefix + text
+	}
+	return put(x, a.in[0], text)
+}
+
 // CanSign reports whether requests in the given mode (empty is the default) can
 // be made with the configured secret alone.
 func (r Row) CanSign(mode string) bool {
 	m, err := r.pickMode(mode)
-	if err != nil || m.PublicKey != nil {
+	if err != nil || m.PublicKey != nil || m.Custom != "" && m.HMAC == nil || m.Token != nil && m.Token.Each != "" {
 		return false
 	}
-	at := []string{}
-	if s := m.scheme(); s != nil {
-		at = append(at, s.Sig)
-		if s.Timestamp != "" && !strings.HasPrefix(s.Timestamp, "sig:") {
-			at = append(at, s.Timestamp)
-		}
+	if m.JWT != nil {
+		secrets, _ := m.takes()
+		return secrets && !m.JWT.Detached && putable(m.JWT.In)
 	}
 	if m.Token != nil {
-		at = append(at, m.Token.In)
+		return putable(m.Token.In)
 	}
-	for _, s := range at {
-		if l, err := parseLocator(s); err != nil || l.kind != kindHeader && l.kind != kindQuery {
-			return false
-		}
+	s := m.scheme()
+	if s == nil {
+		return true
 	}
-	return true
+	if m.HMAC.DigestIn != "" || !putable(s.Sig) || strings.Contains(s.Signed, "{listed:") {
+		return false
+	}
+	return s.Timestamp == "" || strings.HasPrefix(s.Timestamp, "sig:") || putable(s.Timestamp)
+}
+
+// putable reports whether the first place is one that a request can be given.
+func putable(at string) bool {
+	src, err := parseSource(at)
+	return err == nil && (src[0].kind == kindHeader || src[0].kind == kindQuery) && len(src[0].steps) == 0
 }

@@ -3,8 +3,8 @@ package verify
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,166 +14,92 @@ import (
 const (
 	maxSignatureLen = 8 << 10
 	maxCandidates   = 32
+	maxGroups       = 4
 )
 
-// candidates are the signatures of one request that may match, undecoded.
+// candidate is a signature that may match, undecoded.
+type candidate struct {
+	text  string
+	label string // of the only secret it may match; "" is any
+}
+
+// candidates are those of one request.
 type candidates struct {
-	s [maxCandidates]string
+	s [maxCandidates]candidate
 	n int
 }
 
-func (c *candidates) add(s string) bool {
+func (c *candidates) add(s, label string) bool {
 	if c.n == maxCandidates {
 		return false
 	}
-	c.s[c.n] = s
+	c.s[c.n] = candidate{s, label}
 	c.n++
 	return true
 }
 
-func (c *candidates) all() []string { return c.s[:c.n] }
+func (c *candidates) all() []candidate { return c.s[:c.n] }
+
+// sigPlace is a place where a signature may be.
+type sigPlace struct {
+	src   source
+	label string
+}
 
 // sigScheme is a Scheme made ready for requests.
 type sigScheme struct {
-	sig       locator
+	places    []sigPlace
 	format    Format
+	sep       string
+	groups    bool
 	prefix    string
+	bare      bool // the prefix may be missing
+	repeat    bool
 	key       string
 	enc       Encoding
-	tmpl      template
-	ts        locator
+	tmpls     []template
+	ts        source
 	tsKey     string // where the timestamp is in the signature's own list
 	hasTS     bool
+	tsMayLack bool
 	unit      Unit
 	tolerance time.Duration
 	id        locator // the header that {id} stands for
 }
 
-// compile makes a scheme ready and reports all of its faults. The IDs are those
-// of the mode; the first header among them is {id}.
-func (s Scheme) compile(ids []composite) (sigScheme, error) {
-	c := sigScheme{format: s.Format, prefix: s.Prefix, key: s.Key, enc: s.Encoding, unit: s.Unit, tolerance: time.Duration(s.Tolerance)}
-	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	var err error
-	if c.sig, err = parseLocator(s.Sig); err != nil {
-		bad("sig: %w", err)
-	}
-	if c.format == "" {
-		c.format = FormatPlain
-	}
-	switch c.format {
-	case FormatPlain:
-		if c.key != "" {
-			bad("key %q: a plain signature has none", c.key)
-		}
-	case FormatKV, FormatList:
-		if c.key == "" {
-			bad("format %s: needs the key of the entries that count", c.format)
-		}
-		if c.prefix != "" {
-			bad("prefix %q: only a plain signature has one", c.prefix)
-		}
-	default:
-		bad("format %q: want plain, kv or list", c.format)
-	}
-	if c.enc == "" {
-		c.enc = Hex
-	}
-	if c.enc != Hex && c.enc != Base64 && c.enc != Base64URL {
-		bad("encoding %q: want hex, base64 or base64url", c.enc)
-	}
-	errs = append(errs, c.compileTime(s), c.compileTemplate(s, ids))
-	return c, errors.Join(errs...)
-}
-
-func (c *sigScheme) compileTime(s Scheme) error {
-	if c.unit == "" {
-		c.unit = Seconds
-	}
-	var errs []error
-	if c.unit != Seconds && c.unit != Milliseconds {
-		errs = append(errs, fmt.Errorf("unit %q: want s or ms", c.unit))
-	}
-	if s.Tolerance < 0 {
-		errs = append(errs, fmt.Errorf("tolerance %v: is negative", s.Tolerance))
-	}
-	if s.Timestamp == "" {
-		if s.Tolerance > 0 {
-			errs = append(errs, errors.New("tolerance: needs a timestamp"))
-		}
-		return errors.Join(errs...)
-	}
-	c.hasTS = true
-	key, inSig := strings.CutPrefix(s.Timestamp, "sig:")
-	if !inSig {
-		var err error
-		c.ts, err = parseLocator(s.Timestamp)
-		return errors.Join(append(errs, wrap("timestamp", err))...)
-	}
-	if c.tsKey = key; key == "" || c.format != FormatKV || key == c.key {
-		errs = append(errs, fmt.Errorf("timestamp %q: needs format kv and a key of its own", s.Timestamp))
-	}
-	return errors.Join(errs...)
-}
-
-func (c *sigScheme) compileTemplate(s Scheme, ids []composite) error {
-	if s.Signed == "" {
-		return errors.New("signed: is empty")
-	}
-	var err error
-	if c.tmpl, err = parseTemplate(s.Signed); err != nil {
-		return fmt.Errorf("signed: %w", err)
-	}
-	var errs []error
-	if c.tmpl.has(partTimestamp) && !c.hasTS {
-		errs = append(errs, errors.New("signed: {timestamp} needs a timestamp"))
-	}
-	if c.hasTS && s.Tolerance > 0 && !c.tmpl.coversTimestamp(c) {
-		errs = append(errs, errors.New("signed: does not cover the timestamp, so its age proves nothing"))
-	}
-	if c.tmpl.has(partID) {
-		var ok bool
-		if c.id, ok = firstHeader(ids); !ok {
-			errs = append(errs, errors.New("signed: {id} needs an ID in a header"))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// coversTimestamp reports whether the time is among the signed bytes.
-func (t template) coversTimestamp(c *sigScheme) bool {
-	return t.has(partTimestamp) || c.tsKey == "" && t.covers(c.ts)
-}
-
-// firstHeader returns the first locator that is a header by itself.
-func firstHeader(ids []composite) (locator, bool) {
-	for _, c := range ids {
-		if len(c) == 1 && c[0].kind == kindHeader {
-			return c[0], true
-		}
-	}
-	return locator{}, false
-}
-
-func wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
 // read takes signature, timestamp and signed ID from the request into x. The
 // result carries the reason where that fails.
 func (c *sigScheme) read(x *exchange) Result {
-	text, res := c.signature(x)
+	found := false
+	for i := range c.places {
+		p := &c.places[i]
+		if p.src[0].kind == kindHeader && strings.HasSuffix(p.src[0].name, "#") {
+			n, res := c.readNumbered(x, p)
+			if res.Reason != OK {
+				return res
+			}
+			found = found || n > 0
+			continue
+		}
+		text, res := c.textAt(x, p)
+		if res.Reason == OK && text != "" {
+			found = true
+			res = c.split(x, text, p.label)
+		}
+		if res.Reason != OK {
+			return res
+		}
+	}
+	if !found {
+		return refuse(ReasonSignatureMissing, "there is no signature")
+	}
+	return c.finish(x)
+}
+
+// finish reads what is signed beside the body.
+func (c *sigScheme) finish(x *exchange) Result {
+	res := c.readTime(x)
 	if res.Reason != OK {
-		return res
-	}
-	if res = c.split(x, text); res.Reason != OK {
-		return res
-	}
-	if res = c.readTime(x); res.Reason != OK {
 		return res
 	}
 	if c.id.name != "" {
@@ -185,33 +111,55 @@ func (c *sigScheme) read(x *exchange) Result {
 	return res
 }
 
-// signature returns the text of the signature. Several headers are one list
-// where the format is a list, and a fault where it is not.
-func (c *sigScheme) signature(x *exchange) (string, Result) {
+// readNumbered reads NAME-1, NAME-2 and so on up to the first that is not there.
+func (c *sigScheme) readNumbered(x *exchange, p *sigPlace) (n int, res Result) {
+	base := strings.TrimSuffix(p.src[0].name, "#")
+	for n < maxCandidates {
+		s, found := single(x.req.Header[http.CanonicalHeaderKey(base+strconv.Itoa(n+1))])
+		if found == many {
+			return n, refuse(ReasonSignatureMalformed, "a signature header was sent more than once")
+		}
+		if s == "" {
+			break
+		}
+		if len(s) > maxSignatureLen {
+			return n, refuse(ReasonSignatureMalformed, "the signature header is too long")
+		}
+		if res = c.split(x, s, p.label); res.Reason != OK {
+			return n, res
+		}
+		n++
+	}
+	return n, Result{Reason: OK}
+}
+
+// textAt returns the text of the signature at a place, "" for none. Several
+// headers are one list where the format is a list, and a fault where it is not.
+func (c *sigScheme) textAt(x *exchange, p *sigPlace) (string, Result) {
 	var text string
-	if c.sig.kind == kindHeader {
-		switch vs := x.req.Header[c.sig.name]; {
+	if l := &p.src[0]; len(p.src) == 1 && l.kind == kindHeader && len(l.steps) == 0 {
+		vs := x.req.Header[l.name]
+		switch {
 		case len(vs) == 0:
 		case len(vs) == 1:
 			text = vs[0]
 		case len(vs) > maxCandidates:
 			return "", refuse(ReasonSignatureMalformed, "too many signature headers")
-		case c.format == FormatKV:
-			text = strings.Join(vs, ",")
+		case c.repeat:
+			return c.addAll(x, vs, p.label)
+		case c.format == FormatKV || c.format == FormatMany:
+			text = strings.Join(vs, c.sep[:1])
 		case c.format == FormatList:
 			text = strings.Join(vs, " ")
 		default:
 			return "", refuse(ReasonSignatureMalformed, "the signature header was sent more than once")
 		}
 	} else {
-		var p presence
-		text, p = c.sig.find(x, x.docFor(c.sig))
-		if p == many {
+		var found presence
+		text, _, found = p.src.find(x)
+		if found == many {
 			return "", refuse(ReasonSignatureMalformed, "the signature was sent more than once")
 		}
-	}
-	if text == "" {
-		return "", refuse(ReasonSignatureMissing, "there is no signature")
 	}
 	if len(text) > maxSignatureLen {
 		return "", refuse(ReasonSignatureMalformed, "the signature header is too long")
@@ -219,34 +167,62 @@ func (c *sigScheme) signature(x *exchange) (string, Result) {
 	return text, Result{Reason: OK}
 }
 
+// addAll takes a plain signature from each header but the last, which it returns.
+func (c *sigScheme) addAll(x *exchange, vs []string, label string) (string, Result) {
+	for _, v := range vs {
+		if len(v) > maxSignatureLen {
+			return "", refuse(ReasonSignatureMalformed, "the signature header is too long")
+		}
+	}
+	last := len(vs) - 1
+	for _, v := range vs[:last] {
+		if res := c.split(x, v, label); res.Reason != OK {
+			return "", res
+		}
+	}
+	return vs[last], Result{Reason: OK}
+}
+
 // split fills x.cands from the signature's text.
-func (c *sigScheme) split(x *exchange, text string) Result {
+func (c *sigScheme) split(x *exchange, text, label string) Result {
 	switch c.format {
 	case FormatKV:
-		return c.splitKV(x, text)
+		return c.splitKV(x, text, label)
 	case FormatList:
-		return c.splitList(x, text)
+		return c.splitList(x, text, label)
+	case FormatPositional, FormatMany:
+		return c.splitMany(x, text, label)
 	}
 	sig, ok := strings.CutPrefix(text, c.prefix)
-	if !ok {
+	if !ok && !c.bare {
 		return refuse(ReasonSignatureMalformed, "the signature does not begin with its prefix")
 	}
-	x.cands.add(sig)
+	if !x.cands.add(sig, label) {
+		return refuse(ReasonSignatureMalformed, "too many signatures")
+	}
 	return Result{Reason: OK}
 }
 
-func (c *sigScheme) splitKV(x *exchange, text string) Result {
+// detailNoVersion is said of a list without an entry of the key that counts.
+const detailNoVersion = "the signature header holds no signature of the known version"
+
+func (c *sigScheme) splitKV(x *exchange, text, label string) Result {
 	times := 0
+	x.sigText, x.sigSep = text, c.sep
 	for more := true; more; {
 		var pair string
-		pair, text, more = strings.Cut(text, ",")
-		key, val, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
+		pair, text, more = cutAny(text, c.sep)
+		pair = strings.Trim(pair, " \t")
+		key, val, ok := strings.Cut(pair, "=")
 		if !ok {
+			if pair == "" && len(c.sep) > 1 {
+				continue // between two separators
+			}
 			return refuse(ReasonSignatureMalformed, "the signature header is not a list of key=value")
 		}
 		switch key {
 		case c.key:
-			if !x.cands.add(val) {
+			if !x.cands.add(val, label) {
 				return refuse(ReasonSignatureMalformed, "too many signatures")
 			}
 		case c.tsKey:
@@ -258,12 +234,49 @@ func (c *sigScheme) splitKV(x *exchange, text string) Result {
 		return refuse(ReasonSignatureMalformed, "the signature header does not hold exactly one timestamp")
 	}
 	if x.cands.n == 0 {
-		return refuse(ReasonSignatureMismatch, "the signature header holds no signature of the known version")
+		return refuse(ReasonSignatureMismatch, detailNoVersion)
 	}
 	return Result{Reason: OK}
 }
 
-func (c *sigScheme) splitList(x *exchange, text string) Result {
+// cutAny cuts at the first of the separators.
+func cutAny(s, seps string) (before, after string, found bool) {
+	if len(seps) == 1 {
+		return strings.Cut(s, seps)
+	}
+	if i := strings.IndexAny(s, seps); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+// splitMany reads signatures with separators between; in the positional format the
+// first entry is the timestamp.
+func (c *sigScheme) splitMany(x *exchange, text, label string) Result {
+	if c.format == FormatPositional {
+		var ok bool
+		if x.timestamp, text, ok = cutAny(text, c.sep); !ok {
+			return refuse(ReasonSignatureMalformed, "the signature header is not a time and signatures")
+		}
+		x.timestamp = strings.Trim(x.timestamp, " \t")
+	}
+	for more := true; more; {
+		var sig string
+		sig, text, more = cutAny(text, c.sep)
+		if sig = strings.Trim(sig, " \t"); sig == "" {
+			continue
+		}
+		if !x.cands.add(strings.TrimPrefix(sig, c.prefix), label) {
+			return refuse(ReasonSignatureMalformed, "too many signatures")
+		}
+	}
+	if x.cands.n == 0 {
+		return refuse(ReasonSignatureMalformed, "the signature header holds no signature")
+	}
+	return Result{Reason: OK}
+}
+
+func (c *sigScheme) splitList(x *exchange, text, label string) Result {
 	entries := 0
 	for more := true; more; {
 		var entry string
@@ -273,7 +286,11 @@ func (c *sigScheme) splitList(x *exchange, text string) Result {
 			continue
 		}
 		entries++
-		if version == c.key && !x.cands.add(sig) {
+		// Some senders put a comma and a blank between entries.
+		if more {
+			sig = strings.TrimSuffix(sig, ",")
+		}
+		if version == c.key && !x.cands.add(sig, label) {
 			return refuse(ReasonSignatureMalformed, "too many signatures")
 		}
 	}
@@ -281,7 +298,7 @@ func (c *sigScheme) splitList(x *exchange, text string) Result {
 	case entries == 0:
 		return refuse(ReasonSignatureMalformed, "the signature header is not a list of version,signature")
 	case x.cands.n == 0:
-		return refuse(ReasonSignatureMismatch, "the signature header holds no signature of the known version")
+		return refuse(ReasonSignatureMismatch, detailNoVersion)
 	}
 	return Result{Reason: OK}
 }
@@ -294,17 +311,26 @@ func (c *sigScheme) readTime(x *exchange) Result {
 	}
 	if c.tsKey == "" {
 		var p presence
-		x.timestamp, p = c.ts.find(x, x.docFor(c.ts))
+		x.timestamp, _, p = c.ts.find(x)
 		if p == many {
 			return refuse(ReasonTimestampMalformed, "the timestamp was sent more than once")
+		}
+		if x.timestamp == "" && c.tsMayLack {
+			return res
 		}
 		if x.timestamp == "" {
 			return refuse(ReasonTimestampMissing, "there is no timestamp")
 		}
 	}
+	if c.unit == AnyTime {
+		if len(x.timestamp) > maxTimestampText {
+			return refuse(ReasonTimestampMalformed, "the timestamp is too long")
+		}
+		return res
+	}
 	t, ok := parseTimestamp(x.timestamp, c.unit)
 	if !ok {
-		return refuse(ReasonTimestampMalformed, "the timestamp is not a number of at most 20 digits")
+		return refuse(ReasonTimestampMalformed, "the timestamp is not written as it should be")
 	}
 	res.Skew, res.HasSkew = x.req.Now.Sub(t), true
 	return res
@@ -312,7 +338,7 @@ func (c *sigScheme) readTime(x *exchange) Result {
 
 // judge finishes a result whose signature matched: the age decides.
 func (c *sigScheme) judge(res Result) Result {
-	if !c.hasTS {
+	if !res.HasSkew {
 		return res
 	}
 	switch res.Reason = checkAge(res.Skew, c.tolerance); res.Reason {
@@ -322,6 +348,40 @@ func (c *sigScheme) judge(res Result) Result {
 		res.Detail = "authentic, but signed further in the future than the tolerance"
 	}
 	return res
+}
+
+// eachGroup tries several lists with blanks between, each with its own time, until
+// one is authentic. What came closest is said of all.
+func (c *sigScheme) eachGroup(x *exchange, try func(Result) Result) Result {
+	text, res := c.textAt(x, &c.places[0])
+	if res.Reason == OK && text == "" {
+		res = refuse(ReasonSignatureMissing, "there is no signature")
+	}
+	if res.Reason != OK {
+		return res
+	}
+	groups := strings.Fields(text)
+	if len(groups) > maxGroups {
+		return refuse(ReasonSignatureMalformed, "too many signatures")
+	}
+	best := refuse(ReasonSignatureMalformed, "the signature header is not a list of key=value")
+	for _, g := range groups {
+		x.cands.n = 0
+		res = c.split(x, g, "")
+		if res.Reason == OK {
+			res = c.finish(x)
+		}
+		if res.Reason == OK {
+			res = try(res)
+		}
+		if res.Reason == OK {
+			return res
+		}
+		if best.Reason == ReasonSignatureMalformed || res.Secret != "" {
+			best = res
+		}
+	}
+	return best
 }
 
 // refuse makes a result that is not OK. Details are fixed texts: nothing that

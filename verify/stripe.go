@@ -16,15 +16,23 @@ const customStripe = "stripe"
 // after their signature has passed.
 type stripeAuth struct{ *hmacAuth }
 
+func compileStripe(m *Mode, p parts) (authenticator, []key, error) {
+	a, err := describedHMAC(m, p)
+	return stripeAuth{a}, a.keys, err
+}
+
 func (a stripeAuth) verify(x *exchange) Result {
 	if !anyActive(a.keys, x.req.Now) {
 		return refuse(ReasonNoSecret, "no secret is configured and valid at this time")
 	}
-	header, res := a.signature(x)
+	header, res := a.textAt(x, &a.places[0])
+	if res.Reason == OK && header == "" {
+		res = refuse(ReasonSignatureMissing, "there is no signature")
+	}
 	if res.Reason != OK {
 		return res
 	}
-	if res = a.split(x, header); res.Reason != OK {
+	if res = a.split(x, header, ""); res.Reason != OK {
 		return res
 	}
 	if res = a.readTime(x); res.Reason != OK {

@@ -2,18 +2,45 @@ package verify
 
 import (
 	"math"
+	"net/http"
 	"time"
 )
 
 // maxTimestampDigits is the longest text that is still read as a number.
 const maxTimestampDigits = 20
 
+// maxTimestampText is the longest text of any other timestamp.
+const maxTimestampText = 64
+
 // lastSecond is the end of the year 9999; what is later is only "the future".
 const lastSecond = 253402300799
 
-// parseTimestamp reads digits and nothing else: no sign, no space, no fraction.
-// Numbers beyond the calendar are taken as its end.
+// parseTimestamp reads a timestamp in its unit.
 func parseTimestamp(s string, unit Unit) (time.Time, bool) {
+	switch unit {
+	case RFC3339, HTTPDate:
+		if len(s) > maxTimestampText {
+			return time.Time{}, false
+		}
+		var t time.Time
+		var err error
+		if unit == HTTPDate {
+			t, err = http.ParseTime(s)
+		} else {
+			t, err = time.Parse(time.RFC3339Nano, s)
+		}
+		return t, err == nil
+	case SecondsOrMillis:
+		if unit = Seconds; len(s) > 11 {
+			unit = Milliseconds
+		}
+	}
+	return parseNumber(s, unit)
+}
+
+// parseNumber reads digits and nothing else: no sign, no space, no fraction.
+// Numbers beyond the calendar are taken as its end.
+func parseNumber(s string, unit Unit) (time.Time, bool) {
 	if s == "" || len(s) > maxTimestampDigits {
 		return time.Time{}, false
 	}

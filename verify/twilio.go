@@ -21,6 +21,11 @@ const bodyDigest = "bodySHA256"
 // HMAC family computes each variant.
 type twilioAuth struct{ *hmacAuth }
 
+func compileTwilio(m *Mode, p parts) (authenticator, []key, error) {
+	a, err := describedHMAC(m, p)
+	return twilioAuth{a}, a.keys, err
+}
+
 func (a twilioAuth) verify(x *exchange) Result {
 	if res := twilioBody(x); res.Reason != OK {
 		return res

@@ -28,9 +28,12 @@ func (r Row) Validate() error {
 		_, err := h.compile(nil)
 		errs = append(errs, err)
 		for _, c := range h.Compare {
-			if _, option, _ := strings.Cut(c, "="); !slices.Contains(r.Options, option) {
+			if _, option, _ := strings.Cut(c, "="); option != "secret" && !slices.Contains(r.Options, option) {
 				errs = append(errs, fmt.Errorf("handshake %q: option %q is not listed", h.Name, option))
 			}
+		}
+		if h.Pending != "" && !slices.Contains(r.Options, h.Pending) {
+			errs = append(errs, fmt.Errorf("handshake %q: option %q is not listed", h.Name, h.Pending))
 		}
 		if h.Method != "" && !slices.Contains(r.methods(), h.Method) {
 			errs = append(errs, fmt.Errorf("handshake %q: method %s is not listed", h.Name, h.Method))
@@ -53,12 +56,12 @@ func (r Row) methods() []string {
 // validateMode checks one mode as if no secret were configured yet.
 func (r Row) validateMode(m Mode) error {
 	families := 0
-	for _, set := range []bool{m.HMAC != nil, m.Token != nil, m.Basic != nil, m.PublicKey != nil, m.None} {
+	for _, set := range []bool{m.HMAC != nil, m.Token != nil, m.Basic != nil, m.PublicKey != nil, m.JWT != nil, m.None} {
 		if set {
 			families++
 		}
 	}
-	if families != 1 {
+	if families != 1 && (families != 0 || m.Custom == "") {
 		return fmt.Errorf("has %d families, want exactly one", families)
 	}
 	ids := r.ID
@@ -66,12 +69,52 @@ func (r Row) validateMode(m Mode) error {
 		ids = m.ID
 	}
 	alts, err := parseAlternatives(ids)
-	_, _, cerr := m.compile(alts, nil, nil)
-	errs := []error{wrap("id", err), cerr}
-	if m.Custom != "" && m.HMAC == nil {
-		errs = append(errs, errors.New("custom: needs the hmac that describes it"))
+	_, _, cerr := m.compile(parts{ids: alts})
+	_, rerr := parseConditions("require", m.Require, nil)
+	_, derr := compileDecrypt(m.Decrypt, nil, nil)
+	errs := []error{wrap("id", err), cerr, rerr, derr}
+	if m.Custom != "" && !families1(m) {
+		errs = append(errs, errors.New("custom: stands alone or beside an hmac or public key that describes it"))
+	}
+	for _, name := range m.options() {
+		if !slices.Contains(r.Options, name) {
+			errs = append(errs, fmt.Errorf("option %q: is not listed", name))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// families1 reports whether a custom mode has no other family than those that may
+// describe it.
+func families1(m Mode) bool {
+	return m.Token == nil && m.Basic == nil && m.JWT == nil && !m.None
+}
+
+// options returns the options that the mode reads by name.
+func (m *Mode) options() []string {
+	var out []string
+	for _, s := range m.Require {
+		if name := optionOf(s); name != "" {
+			out = append(out, name)
+		}
+	}
+	if s := m.scheme(); s != nil {
+		c, _ := s.compile(nil) // faults are reported where the family is compiled
+		out = append(out, c.options()...)
+	}
+	if m.JWT != nil {
+		out = append(out, m.JWT.options()...)
+		if m.JWT.Keys != nil {
+			out = append(out, optionNames(m.JWT.Keys.URL)...)
+		}
+	}
+	if m.PublicKey != nil && m.PublicKey.Keys != nil {
+		out = append(out, optionNames(m.PublicKey.Keys.URL)...)
+	}
+	if m.Decrypt == decryptWeChat {
+		out = append(out, optionAESKey)
+	}
+	return out
 }
 
 // validateFacts checks what does not depend on a mode.
@@ -104,8 +147,13 @@ func (r Row) validateFacts() error {
 	if r.Window > 0 && r.Window < r.Retries {
 		bad("window %v: is shorter than the provider's retries %v", r.Window, r.Retries)
 	}
-	if r.Batch != nil && r.Batch.Path != "" && !validPath(r.Batch.Path) {
-		bad("batch path %q: is not a JSON path", r.Batch.Path)
+	if _, err := r.Batch.compile(nil); err != nil {
+		errs = append(errs, err)
+	}
+	for _, h := range r.EchoHeaders {
+		if !validHeaderName(h) {
+			bad("echo header %q: is not a header name", h)
+		}
 	}
 	if r.OverloadStatus != 0 && (r.OverloadStatus < 400 || r.OverloadStatus > 599) {
 		bad("overload_status %d: want 4xx or 5xx", r.OverloadStatus)
@@ -123,7 +171,7 @@ func (r Row) validateHeaders() error {
 	}
 	for _, h := range slices.Concat(r.EventHeaders, r.SignatureHeaders) {
 		switch low := strings.ToLower(h); {
-		case credential[low], low == "authorization", low == "cookie":
+		case credential[low], low == "authorization", low == "proxy-authorization", low == "cookie":
 			errs = append(errs, fmt.Errorf("header %q: carries a credential and never passes", h))
 		case !validHeaderName(h):
 			errs = append(errs, fmt.Errorf("header %q: is not a header name", h))

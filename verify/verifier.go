@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/binary"
 	"io"
 	"net/http"
@@ -25,6 +27,12 @@ type Config struct {
 	PublicURL string
 	// Options are the settings of the row, by the names in [Row.Options].
 	Options map[string]string
+	// Fetcher gets keys for the rows that have them fetched. Nil refuses what would
+	// need one with [ReasonKeyUnavailable]; then Verify does no I/O at all.
+	Fetcher Fetcher
+	// Roots are what certificates are traced back to where a row demands it; nil
+	// is the system's.
+	Roots *x509.CertPool
 	// Batch is "split" (the default: one event per element) or "keep" (one event
 	// per request).
 	Batch string
@@ -111,7 +119,11 @@ type Verifier struct {
 	auth       authenticator
 	keys       []key // of the families with shared secrets
 	read       reader
+	require    conditions
+	opener     *opener
 	handshakes []*handshake
+	echo       []string
+	options    map[string]string
 	guard      Guard
 	publicURL  string
 	pool       sync.Pool
@@ -128,19 +140,29 @@ func (v *Verifier) Mode() string { return v.mode.Name }
 // Guard returns the replay guard in effect, GuardOff where there is none.
 func (v *Verifier) Guard() Guard { return v.guard }
 
-// Offline reports whether there is no secret or key to verify with; then every
-// request is refused with [ReasonNoSecret].
-func (v *Verifier) Offline() bool { return v.auth.offline() }
+// Offline reports whether there is nothing to verify with and no secret is waited
+// for; then every request is refused with [ReasonNoSecret].
+func (v *Verifier) Offline() bool {
+	for _, h := range v.handshakes {
+		if h.capture != nil && h.pending {
+			return false
+		}
+	}
+	return v.auth.offline()
+}
 
-// Verify says whether r is authentic and what it holds. It is pure and never
-// panics; it keeps no reference to r, but the text of IDs and types may share
-// memory with its headers.
-func (v *Verifier) Verify(r *Request) Result {
+// Verify says whether r is authentic and what it holds. It never panics and is
+// pure, except that rows with fetched keys ask [Config.Fetcher]; it keeps no
+// reference to r, but the text of IDs and types may share memory with its headers.
+func (v *Verifier) Verify(r *Request) Result { return v.VerifyContext(context.Background(), r) }
+
+// VerifyContext is Verify; ctx bounds the wait for keys that are fetched.
+func (v *Verifier) VerifyContext(ctx context.Context, r *Request) Result {
 	x, _ := v.pool.Get().(*exchange)
 	if x == nil {
 		x = new(exchange)
 	}
-	x.req, x.url = r, v.signedURL(r)
+	x.req, x.url, x.options, x.ctx = r, v.signedURL(r), v.options, ctx
 	res := v.run(x)
 	x.reset()
 	v.pool.Put(x)
@@ -148,14 +170,18 @@ func (v *Verifier) Verify(r *Request) Result {
 }
 
 func (v *Verifier) run(x *exchange) Result {
-	for _, h := range v.handshakes {
-		if !h.rule.Verify && h.matches(x) {
-			return h.run(x, Result{}, v.keys)
-		}
+	if res, done := v.greet(x); done {
+		return res
+	}
+	if !v.require.hold(x) {
+		return v.lacksRequired(x)
 	}
 	res := v.auth.verify(x)
 	if res.Reason != OK {
 		return res
+	}
+	if open := v.openAll(x); open.Reason != OK {
+		return spoil(res, open.Reason, open.Detail)
 	}
 	for _, h := range v.handshakes {
 		if h.rule.Verify && h.matches(x) {
@@ -165,10 +191,56 @@ func (v *Verifier) run(x *exchange) Result {
 	if res = v.read.events(x, res); res.Reason != OK {
 		return res
 	}
+	v.addEcho(x, &res)
 	if v.guard != GuardOff {
 		res.Guard, res.HasGuard = v.guardSum(x)
 	}
 	return res
+}
+
+// greet answers handshakes that come before verification. Those that may come
+// encrypted are looked for inside.
+func (v *Verifier) greet(x *exchange) (res Result, done bool) {
+	opened := false
+	for _, h := range v.handshakes {
+		if h.rule.Verify || !h.pending {
+			continue
+		}
+		if v.opener != nil && !opened {
+			opened = true
+			_ = v.opener.apply(x) // what can't be opened is no handshake
+		}
+		if h.matches(x) {
+			return h.run(x, Result{}, v.keys), true
+		}
+	}
+	if opened {
+		x.clear()
+	}
+	return Result{}, false
+}
+
+// lacksRequired says that a request lacks what all of its kind have. A request
+// without any signature is refused as such.
+func (v *Verifier) lacksRequired(x *exchange) Result {
+	if res := v.auth.verify(x); res.Reason == ReasonSignatureMissing || res.Reason == ReasonNoSecret {
+		return res
+	}
+	return refuse(ReasonSignatureMismatch, "what every request of this kind has is absent or another")
+}
+
+// addEcho copies the headers that the answer has to carry.
+func (v *Verifier) addEcho(x *exchange, res *Result) {
+	for _, name := range v.echo {
+		s, p := single(x.req.Header[name])
+		if p != once || s == "" || len(s) > maxEcho {
+			continue
+		}
+		if res.Echo == nil {
+			res.Echo = map[string]string{}
+		}
+		res.Echo[name] = s
+	}
 }
 
 // signedURL is the URL the provider was given.
