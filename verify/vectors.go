@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
@@ -45,9 +46,13 @@ type vector struct {
 	Case     string `json:"case"`
 
 	Secret     *string                    `json:"secret"`
-	Secrets    []string                   `json:"secrets"`
+	Secrets    vectorSecrets              `json:"secrets"`
 	PublicKey  string                     `json:"public_key"`
 	PublicKeys []string                   `json:"public_keys"`
+	JWKS       json.RawMessage            `json:"jwks"`
+	CertPEM    string                     `json:"cert_pem"`
+	Certs      map[string]string          `json:"certs"`
+	PublicID   string                     `json:"public_id"`
 	Auth       string                     `json:"auth"`
 	Options    map[string]json.RawMessage `json:"options"`
 
@@ -72,13 +77,43 @@ type vector struct {
 	WantHeaders      map[string]string `json:"want_headers"`
 	WantAbsent       []string          `json:"want_headers_absent"`
 	WantPresent      []string          `json:"want_headers_present"`
+	WantOutbound     *wantedCall       `json:"want_outbound"`
+	WantStored       *string           `json:"want_stored_secret"`
 	Expect           *expectedResponse `json:"expect_response"`
+}
+
+// wantedCall is what an action has to ask for.
+type wantedCall struct {
+	URL string `json:"url"`
+}
+
+// vectorSecrets are the secrets of a vector: a list, or an object by label.
+type vectorSecrets []Secret
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *vectorSecrets) UnmarshalJSON(b []byte) error {
+	var list []string
+	if err := json.Unmarshal(b, &list); err == nil {
+		for _, text := range list {
+			*s = append(*s, Secret{Value: NewSecretString(text)})
+		}
+		return nil
+	}
+	var labelled map[string]string
+	if err := json.Unmarshal(b, &labelled); err != nil {
+		return errors.New("secrets: want a list of texts or an object of them")
+	}
+	for _, label := range slices.Sorted(maps.Keys(labelled)) {
+		*s = append(*s, Secret{ID: label, Value: NewSecretString(labelled[label])})
+	}
+	return nil
 }
 
 // expectedResponse is an older spelling of what a handshake answers.
 type expectedResponse struct {
-	Status []int   `json:"status"`
-	Body   *string `json:"body"`
+	Status []int           `json:"status"`
+	Body   *string         `json:"body"`
+	JSON   json.RawMessage `json:"json"`
 }
 
 // RunVectors runs a file of test vectors, a JSON array, against the built-in rows
@@ -143,7 +178,8 @@ func (o VectorOptions) lookup(name string) (Row, bool) {
 func (v *vector) run(row Row) error {
 	req := v.request()
 	res := refuse(ReasonNoSecret, "")
-	switch ver, err := v.verifier(row, req); {
+	ver, err := v.verifier(row, req)
+	switch {
 	case err == nil:
 		res = ver.Verify(req)
 	case !errors.Is(err, errEmptySecret): // an empty secret is one that matches nothing
@@ -158,12 +194,43 @@ func (v *vector) run(row Row) error {
 	}
 	switch got {
 	case "ok":
-		return v.checkEvents(res.Events)
+		if err := v.checkEvents(res.Events); err != nil {
+			return err
+		}
+		return v.checkAnswer(acceptedAnswer(ver, &res))
 	case "challenge":
+		if err := v.checkAction(res.Action); err != nil {
+			return err
+		}
 		return v.checkAnswer(res.Handshake)
 	default:
 		return nil
 	}
+}
+
+// acceptedAnswer is what a provider is answered with an event.
+func acceptedAnswer(ver *Verifier, res *Result) *Answer {
+	a := ver.Row().Answer
+	if a.Status == 0 {
+		a.Status = http.StatusOK
+	}
+	if len(res.Echo) > 0 {
+		h := maps.Clone(res.Echo)
+		maps.Copy(h, a.Header)
+		a.Header = h
+	}
+	return &a
+}
+
+// checkAction compares what has to happen beside the answer.
+func (v *vector) checkAction(a *Action) error {
+	if v.WantOutbound != nil && (a == nil || a.Kind != ActionConfirm || a.URL != v.WantOutbound.URL) {
+		return errors.New("the wanted call is not asked for")
+	}
+	if v.WantStored != nil && (a == nil || a.Kind != ActionCapture || a.Secret.Reveal() != *v.WantStored) {
+		return errors.New("the wanted secret is not handed over")
+	}
+	return nil
 }
 
 // outcome names a result as vectors do.
@@ -183,82 +250,6 @@ func outcome(res Result) string {
 	default:
 		return "bad_signature"
 	}
-}
-
-// verifier makes the verifier the vector asks for.
-func (v *vector) verifier(row Row, req *Request) (*Verifier, error) {
-	cfg := Config{Row: row, Auth: v.Auth, Options: map[string]string{}}
-	if v.Secret != nil {
-		cfg.Secrets = append(cfg.Secrets, Secret{Value: NewSecretString(*v.Secret)})
-	}
-	for _, s := range v.Secrets {
-		cfg.Secrets = append(cfg.Secrets, Secret{Value: NewSecretString(s)})
-	}
-	for _, s := range append(v.PublicKeys, v.PublicKey) {
-		if s != "" {
-			cfg.PublicKeys = append(cfg.PublicKeys, Secret{Value: NewSecretString(s)})
-		}
-	}
-	if err := v.options(row, &cfg); err != nil {
-		return nil, err
-	}
-	if cfg.Auth != "" {
-		return New(cfg)
-	}
-	return pickVerifier(row, cfg, req)
-}
-
-// pickVerifier chooses the mode of a vector that names none.
-func pickVerifier(row Row, cfg Config, req *Request) (*Verifier, error) {
-	var fits *Verifier
-	var errs []error
-	for _, m := range row.Modes {
-		if (m.PublicKey != nil) != (len(cfg.PublicKeys) > 0) {
-			continue
-		}
-		cfg.Auth = m.Name
-		ver, err := New(cfg)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if ver.Verify(req).Reason != ReasonSignatureMissing {
-			return ver, nil
-		}
-		if fits == nil {
-			fits = ver
-		}
-	}
-	if fits != nil {
-		return fits, nil
-	}
-	if len(errs) == 0 {
-		return nil, errors.New("no mode of the provider takes these keys")
-	}
-	return nil, errors.Join(errs...)
-}
-
-// options takes over the settings that this row has; others describe the vector
-// for implementations that have them.
-func (v *vector) options(row Row, cfg *Config) error {
-	for name, raw := range v.Options {
-		text := rawText(raw)
-		switch {
-		case name == "tolerance_s":
-			d, err := time.ParseDuration(text + "s")
-			if err != nil {
-				return fmt.Errorf("option tolerance_s: %w", err)
-			}
-			cfg.Tolerance = d
-		case name == "notification_url":
-			cfg.PublicURL, _, _ = strings.Cut(text, "?")
-		case name == "version" && slices.ContainsFunc(row.Modes, func(m Mode) bool { return m.Name == text }):
-			cfg.Auth = text
-		case slices.Contains(row.Options, name):
-			cfg.Options[name] = text
-		}
-	}
-	return nil
 }
 
 // rawText returns a JSON string decoded and any other value as it is written.
@@ -301,6 +292,9 @@ func (v *vector) checkEvents(events []Event) error {
 	wantIDs, err := v.wantedIDs()
 	if err != nil {
 		return err
+	}
+	if len(ids) == 1 && len(wantIDs) > 1 {
+		wantIDs = []string{JoinID(wantIDs...)} // a batch that is kept whole
 	}
 	wantTypes := v.WantEventTypes
 	if v.WantEventType != nil {
@@ -351,6 +345,9 @@ func (v *vector) checkAnswer(a *Answer) error {
 			return fmt.Errorf("answer has status %d, want one of %d", a.Status, v.Expect.Status)
 		}
 		if v.Expect.Body != nil && string(a.Body) != *v.Expect.Body {
+			return errors.New("answer has another body")
+		}
+		if v.Expect.JSON != nil && !sameJSON(a.Body, v.Expect.JSON) {
 			return errors.New("answer has another body")
 		}
 	}
