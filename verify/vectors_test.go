@@ -60,7 +60,7 @@ func TestRunVectorsReports(t *testing.T) {
 	}
 	want := "github: \"other id\": event IDs are [\"d1\"], want [\"d2\"]\n" +
 		"github: \"other outcome\": got missing_signature (signature_missing), want ok\n" +
-		"github: \"unreadable\": read vector: json: cannot unmarshal object into Go struct field vector.secrets of type []string\n" +
+		"github: \"unreadable\": read vector: secrets: want a list of texts or an object of them\n" +
 		"4 passed, 3 failed, 1 skipped\n"
 	if got := rep.String(); got != want {
 		t.Errorf("report is\n%s\nwant\n%s", got, want)
