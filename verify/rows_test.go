@@ -238,3 +238,15 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesAreUnique keeps one provider from having two rows.
+func TestNamesAreUnique(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, r := range Providers() {
+		if seen[r.Name] {
+			t.Errorf("%s: has two rows", r.Name)
+		}
+		seen[r.Name] = true
+	}
+}
