@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +39,7 @@ type queue struct {
 	rand      func() float64
 	state     *state
 	build     *builder
-	transport *http.Transport
+	transport roundTripper
 	fail      func(error) // the ledger gave up
 
 	work    chan item

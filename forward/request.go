@@ -115,6 +115,7 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 }
 
 // once gives req its body in a way that the transport can't send it twice.
+// What follows is about Transport; plain sends nothing twice.
 //
 // Go's transport sends a request again when a kept-alive connection breaks if
 // its method is safe or it has an Idempotency-Key, and in both cases only when
@@ -130,6 +131,8 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 // connection for the same attempt ends it.
 func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *http.Request {
 	switch {
+	case len(body) == 0 && !b.https:
+		req.Body = http.NoBody // plain sends it once
 	case len(body) > 0:
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.ContentLength = int64(len(body))
@@ -140,9 +143,7 @@ func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *htt
 		req.Body = http.NoBody
 		req.Header[strings.ToLower(headerKey)] = req.Header[headerKey]
 		delete(req.Header, headerKey)
-		if b.https {
-			ctx = onConnection(ctx)
-		}
+		ctx = onConnection(ctx)
 	}
 	return req.WithContext(ctx)
 }

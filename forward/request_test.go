@@ -235,8 +235,8 @@ func TestRequestMethod(t *testing.T) {
 	}
 }
 
-// A request without a body leaves the transport nothing to find out by
-// reading, and nothing to send again.
+// A request without a body leaves Go's transport, which speaks TLS, nothing to
+// find out by reading, and nothing to send again.
 func TestEmptyRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -245,7 +245,7 @@ func TestEmptyRequest(t *testing.T) {
 	}{{"POST", false}, {"PUT", false}, {"DELETE", false}, {"PATCH", false}, {"GET", true}, {"HEAD", true}, {"OPTIONS", true}} {
 		ev := testEvent()
 		ev.Method = tt.method
-		req := build(t, Target{}, ev, "")
+		req := build(t, Target{URL: mustURL(t, "https://a/")}, ev, "")
 		_, canonical := req.Header["Idempotency-Key"]
 		_, lower := req.Header[strings.ToLower(headerKey)]
 		none := req.Body == http.NoBody

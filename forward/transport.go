@@ -27,7 +27,7 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // newTransport is a target's own transport: nothing is shared with another
 // target, the environment's proxies are ignored, nothing is decompressed, and
 // HTTP/2 is spoken only where TLS negotiates it.
-func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) *http.Transport {
+func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) roundTripper {
 	if dial == nil {
 		d := &net.Dialer{
 			Timeout:        min(dialTimeout, t.Timeout),
@@ -51,6 +51,9 @@ func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) *http.Transp
 	}
 	if t.TLS != nil {
 		tr.TLSClientConfig = t.TLS.Clone()
+	}
+	if t.URL.Scheme == "http" {
+		return &plain{dial: dial, large: tr}
 	}
 	return tr
 }

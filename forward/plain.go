@@ -1,0 +1,263 @@
+package forward
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// plain carries requests to an http:// target. Go's Transport runs two
+// goroutines a connection, which an attempt passes through four times; here
+// the worker itself writes the request and reads the answer with net/http's
+// own routines. What is sent is sent once by construction.
+//
+// Bodies over maxPlain go through a Transport: writing one while the target
+// already answers, and reads no more, needs two goroutines.
+type plain struct {
+	dial  DialFunc
+	large *http.Transport
+
+	mu    sync.Mutex // guards the pool; held for bookkeeping only
+	idle  []*plainConn
+	timer *time.Timer // closes idle connections; nil when there are none
+}
+
+// maxPlain fits into the buffers of any kernel, so that writing it never
+// waits for the target to read.
+const maxPlain = 64 << 10
+
+// roundTripper is what a queue needs of either.
+type roundTripper interface {
+	http.RoundTripper
+	CloseIdleConnections()
+}
+
+var _ roundTripper = (*plain)(nil)
+
+// plainConn is one connection and its buffers. It is in the pool or with one
+// attempt.
+type plainConn struct {
+	net.Conn
+	raw   syscall.RawConn // nil where the connection has none
+	r     *bufio.Reader
+	w     *bufio.Writer
+	head  int64 // bytes that may still be read of an answer's head
+	since time.Time
+}
+
+var errAnswerHead = errors.New("head of the answer is too large")
+
+// Read bounds the head of an answer.
+func (c *plainConn) Read(p []byte) (int, error) {
+	if c.head <= 0 {
+		return 0, errAnswerHead
+	}
+	n, err := c.Conn.Read(p)
+	c.head -= int64(n)
+	return n, err
+}
+
+// alive reports whether the target has neither closed an idle connection nor
+// sent what nobody asked for.
+func (c *plainConn) alive() bool {
+	if c.r.Buffered() > 0 {
+		return false
+	}
+	if c.raw == nil {
+		return true
+	}
+	var n int
+	var fault error
+	err := c.raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		n, _, fault = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return true
+	})
+	return err == nil && n <= 0 && (errors.Is(fault, unix.EAGAIN) || errors.Is(fault, unix.EWOULDBLOCK))
+}
+
+// RoundTrip makes one attempt: at most one request on the wire.
+func (p *plain) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.ContentLength > maxPlain {
+		return p.large.RoundTrip(req)
+	}
+	ctx := req.Context()
+	c, err := p.take(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	resp, err := c.exchange(req)
+	if err != nil {
+		stop()
+		c.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	body := &plainBody{ReadCloser: resp.Body, pool: p, conn: c, stop: stop, reuse: !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols}
+	body.ended = resp.Body == http.NoBody
+	resp.Body = body
+	return resp, nil
+}
+
+// exchange writes the request and reads the head of its final answer.
+func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
+	sent := req.Write(c.w)
+	if sent == nil {
+		sent = c.w.Flush()
+	}
+	if sent != nil {
+		// The target may have answered and closed before it read everything.
+		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	}
+	for range 8 { // informational answers come before the final one
+		c.head = maxAnswerHead
+		resp, err := http.ReadResponse(c.r, req)
+		if err != nil {
+			return nil, errors.Join(sent, err)
+		}
+		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			resp.Close = resp.Close || sent != nil
+			c.head = 1 << 62
+			return resp, nil
+		}
+	}
+	return nil, errors.New("too many informational answers")
+}
+
+// take is a connection from the pool, the one used last first, or a new one.
+func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error) {
+	now := time.Now()
+	for {
+		c := p.pop()
+		if c == nil {
+			break
+		}
+		if now.Sub(c.since) < idleTimeout && c.alive() {
+			if deadline, ok := ctx.Deadline(); ok {
+				_ = c.SetDeadline(deadline)
+			}
+			return c, nil
+		}
+		c.Close()
+	}
+	host := req.URL.Host
+	if req.URL.Port() == "" {
+		host = net.JoinHostPort(req.URL.Hostname(), "80")
+	}
+	conn, err := p.dial(ctx, "tcp", host)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	return newPlainConn(conn), nil
+}
+
+func newPlainConn(conn net.Conn) *plainConn {
+	c := &plainConn{Conn: conn, w: bufio.NewWriterSize(conn, bufferSize)}
+	c.r = bufio.NewReaderSize(c, bufferSize)
+	if sc, ok := conn.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw = raw
+		}
+	}
+	return c
+}
+
+func (p *plain) pop() *plainConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	c := p.idle[n-1]
+	p.idle[n-1] = nil
+	p.idle = p.idle[:n-1]
+	return c
+}
+
+// put gives a connection back. There are no more than workers.
+func (p *plain) put(c *plainConn) {
+	c.since = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(idleTimeout, p.expire)
+	}
+}
+
+// expire closes what has been idle too long, oldest first.
+func (p *plain) expire() {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for n < len(p.idle) && now.Sub(p.idle[n].since) >= idleTimeout {
+		p.idle[n].Close()
+		n++
+	}
+	p.idle = append(p.idle[:0], p.idle[n:]...)
+	p.timer = nil
+	if len(p.idle) > 0 {
+		p.timer = time.AfterFunc(idleTimeout-now.Sub(p.idle[0].since), p.expire)
+	}
+}
+
+// CloseIdleConnections closes the pool's connections.
+func (p *plain) CloseIdleConnections() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.idle {
+		c.Close()
+	}
+	p.idle = nil
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	p.large.CloseIdleConnections()
+}
+
+// plainBody is the body of an answer. Closed after its end, the connection
+// goes back to the pool; before it, it is closed.
+type plainBody struct {
+	io.ReadCloser
+	pool  *plain
+	conn  *plainConn
+	stop  func() bool
+	reuse bool
+	ended bool
+}
+
+func (b *plainBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended = true
+	}
+	return n, err
+}
+
+// Close ends the attempt's hold on the connection.
+func (b *plainBody) Close() error {
+	// A deadline that is being set for this attempt must not hit the next.
+	if b.stop() && b.ended && b.reuse {
+		b.pool.put(b.conn)
+		return nil
+	}
+	return b.conn.Close()
+}
