@@ -86,7 +86,7 @@ func (v *Verifier) readerFor(row *Row, cfg Config) error {
 		// IDs and types are those of elements; the whole has neither in its body.
 		v.read.id, v.read.typ = withoutBody(id), withoutBody(typ)
 	}
-	v.read.mustJSON = needsJSON(v.read.id)
+	v.read.mustJSON = needsJSON(v.read.id) && !row.AnyBody
 	v.read.usesJSON = usesJSON(v.read.id) || usesJSON(v.read.typ)
 	l, ok := firstHeader(id)
 	v.read.unquote = ok && l.name == "Idempotency-Key"
@@ -131,6 +131,10 @@ func lookups(a authenticator) []*keyLookup {
 	case *pubAuth:
 		l = a.lookup
 	case *jwtAuth:
+		l = a.lookup
+	case httpSigAuth:
+		l = a.lookup
+	case *snsAuth:
 		l = a.lookup
 	}
 	if l == nil {

@@ -95,6 +95,7 @@ func (c *sigScheme) compileTime(s Scheme) error {
 	if !inSig {
 		var err error
 		c.ts, err = parseSource(s.Timestamp)
+		c.tsInBody = !slices.ContainsFunc(c.ts, func(l locator) bool { return !l.inBody() })
 		return errors.Join(append(errs, wrap("timestamp", err))...)
 	}
 	c.tsKey = key

@@ -18,14 +18,23 @@ type customHandshake func(x *exchange, k *key) (string, Reason)
 // no family fits.
 func customs() map[string]customAuth {
 	return map[string]customAuth{
-		customStripe: compileStripe,
-		customTwilio: compileTwilio,
+		customAdyen:         compileAdyen,
+		customBraintree:     compileBraintree,
+		customConnectWise:   compileConnectWise,
+		customContentful:    compileContentful,
+		customHTTPSignature: compileHTTPSignature,
+		customPlivo:         compilePlivo,
+		customSNS:           compileSNS,
+		customStripe:        compileStripe,
+		customTwilio:        compileTwilio,
+		customUnisender:     compileUnisender,
+		customVonageSMS:     compileVonageSMS,
 	}
 }
 
 // customHandshakes are the functions a handshake may name.
 func customHandshakes() map[string]customHandshake {
-	return map[string]customHandshake{}
+	return map[string]customHandshake{customBraintree: braintreeChallenge}
 }
 
 // compileCustom makes the mode's function ready.
@@ -43,4 +52,12 @@ func describedHMAC(m *Mode, p parts) (*hmacAuth, error) {
 		return &hmacAuth{}, fmt.Errorf("custom %q: needs the hmac that describes it", m.Custom)
 	}
 	return m.HMAC.compile(p.ids, p.secrets)
+}
+
+// describedPublicKey makes the public key beside a function ready.
+func describedPublicKey(m *Mode, p parts) (*pubAuth, error) {
+	if m.PublicKey == nil {
+		return &pubAuth{}, fmt.Errorf("custom %q: needs the public_key that describes it", m.Custom)
+	}
+	return m.PublicKey.compile(p.ids, p.pub, p.secrets, p.opts)
 }

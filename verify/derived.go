@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"hash/crc32"
@@ -26,6 +27,11 @@ func (p *part) derive(x *exchange) bool {
 		x.buf = base64.StdEncoding.AppendEncode(x.buf, x.req.Body)
 	case partCRC32:
 		x.buf = strconv.AppendUint(x.buf, uint64(crc32.ChecksumIEEE(x.req.Body)), 10)
+	case partBodySHA256:
+		sum := sha256.Sum256(x.req.Body)
+		x.buf = append(x.buf, sum[:]...)
+	case partSortedQuery:
+		x.buf = append(x.buf, x.query().Encode()...)
 	case partFormJSON:
 		return x.appendFormJSON()
 	case partFormPHP:

@@ -108,6 +108,8 @@
 //	{url_decoded}      HubSpot's decoding of a few escapes
 //	{path}             path and query of the URL
 //	{body_base64}      the body in base64
+//	{body_sha256}      the 32 bytes of its SHA-256
+//	{sorted_query}     the query, sorted by name
 //	{crc32}            the body's CRC-32 as a decimal number
 //	{form_json}        a form's fields as a JSON object of strings, in their order
 //	{form_php:FIELD}   a form's fields but FIELD in PHP's serialize format, sorted

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -30,18 +31,22 @@ func TestHostileBodies(t *testing.T) {
 	now := time.Unix(1767225600, 0)
 	for _, row := range Providers() {
 		for _, m := range row.Modes {
-			if m.PublicKey != nil {
-				continue
-			}
-			v := mustNew(t, Config{Row: row, Auth: m.Name, Secrets: modeSecrets(m)})
+			v := mustNew(t, trialConfig(t, row, m, nil))
 			for name, body := range hostileBodies() {
 				for _, ct := range []string{"application/json", "application/x-www-form-urlencoded", ""} {
 					h := http.Header{"Content-Type": {ct}}
 					s, err := v.Sign(SignRequest{Now: now, ID: "id-1", Type: "t", URL: "https://a.test/in", Header: h, Body: []byte(body)})
+					if errors.Is(err, ErrCannotSign) {
+						v.Verify(request(s, now)) // must not panic
+						continue
+					}
 					if err != nil {
 						t.Fatalf("%s %s %s: %v", row.Name, m.Name, name, err)
 					}
 					res := v.Verify(request(s, now))
+					if partOfBodySigned(m) || row.Batch != nil {
+						continue // many of these bodies have no signed form
+					}
 					if res.Reason != OK && res.Reason != ReasonBodyMalformed {
 						t.Errorf("%s %s, %s as %q: %s", row.Name, m.Name, name, ct, res.Reason)
 					}
@@ -55,26 +60,6 @@ func TestHostileBodies(t *testing.T) {
 			}
 		}
 	}
-}
-
-// secretFor returns a secret of the form the mode takes.
-func secretFor(m Mode) string {
-	switch {
-	case m.Basic != nil:
-		return "user:password"
-	case m.HMAC != nil && m.HMAC.Secret == SecretWhsec:
-		return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	default:
-		return "a secret of some length"
-	}
-}
-
-// modeSecrets returns what the mode takes: one secret, or none at all.
-func modeSecrets(m Mode) []Secret {
-	if m.None || m.PublicKey != nil {
-		return nil
-	}
-	return secrets(secretFor(m))
 }
 
 // request turns what was signed into what arrives.
@@ -123,7 +108,7 @@ func TestNilRequestParts(t *testing.T) {
 	t.Parallel()
 	for _, row := range Providers() {
 		for _, m := range row.Modes {
-			v := mustNew(t, Config{Row: row, Auth: m.Name, Secrets: modeSecrets(m)})
+			v := mustNew(t, trialConfig(t, row, m, nil))
 			if res := v.Verify(&Request{}); (res.Reason == OK) != m.None {
 				t.Errorf("%s %s: a request of nothing is %s", row.Name, m.Name, res.Reason)
 			}

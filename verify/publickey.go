@@ -173,6 +173,9 @@ func (a *pubAuth) verifyRead(x *exchange, res Result) Result {
 		return unmatched(res, false)
 	}
 	if a.lookup != nil && len(a.keys) == 0 {
+		if res.lacksTime {
+			return refuse(ReasonSignatureMismatch, "there is no timestamp in the body; not verified")
+		}
 		if early := a.judge(res); early.Reason != OK {
 			// What is out of time is not worth a fetch. It is not known to be
 			// authentic, so nothing is said of that.

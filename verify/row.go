@@ -77,6 +77,9 @@ type Row struct {
 	BodySigned bool `toml:"body_signed,omitempty"`
 	// BodyStable says that a retry carries the same bytes.
 	BodyStable bool `toml:"body_stable,omitempty"`
+	// AnyBody takes bodies that are not JSON although IDs are looked for there only;
+	// such an event has no ID.
+	AnyBody bool `toml:"any_body,omitempty"`
 	// Guard is the replay guard for rows whose ID is outside the signed bytes.
 	Guard Guard `toml:"guard,omitempty"`
 	// Retries is how long the provider retries or lets people resend; Window is

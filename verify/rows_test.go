@@ -62,11 +62,9 @@ func TestRowFacts(t *testing.T) {
 // offline makes a verifier of the row's first mode without any secret.
 func offline(t *testing.T, r Row) *Verifier {
 	t.Helper()
-	v, err := New(Config{Row: r, Auth: r.Modes[0].Name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	cfg := trialConfig(t, r, r.Modes[0], nil)
+	cfg.Secrets, cfg.PublicKeys = nil, nil
+	return mustNew(t, cfg)
 }
 
 func TestRowsShareNothing(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -228,6 +229,9 @@ func (v *Verifier) signHMAC(a *hmacAuth, x *exchange, r SignRequest) error {
 	if a.digestT != nil {
 		return fmt.Errorf("%w: the digest is the sender's choice", ErrCannotSign)
 	}
+	if err := fill(x, a.tmpls[0]); err != nil {
+		return err
+	}
 	if missing := a.sign(x, k, 0, 0); missing != "" {
 		return fmt.Errorf("%w: %s is signed and absent", ErrCannotSign, missing)
 	}
@@ -294,6 +298,31 @@ func (a *pubAuth) signWith(x *exchange, r SignRequest) error {
 	return a.place(x, a.enc.encode(sig))
 }
 
+// fill gives the request what is signed beside the body and has no meaning of its
+// own, such as a nonce.
+func fill(x *exchange, t template) error {
+	for i := range t {
+		if err := fill(x, t[i].sorted); err != nil {
+			return err
+		}
+		if t[i].kind != partLocator {
+			continue
+		}
+		if _, _, p := t[i].src.find(x); p != absent {
+			continue
+		}
+		l := t[i].src[0]
+		l.steps = nil
+		if l.kind != kindHeader && l.kind != kindQuery {
+			return fmt.Errorf("%w: %s is signed and absent", ErrCannotSign, l)
+		}
+		if err := put(x, l, "sample"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // put makes a token under a shared secret.
 func (a *jwtAuth) put(x *exchange, k *key) error {
 	if k == nil {
@@ -312,10 +341,12 @@ func (a *jwtAuth) put(x *exchange, k *key) error {
 	now := x.req.Now.Unix()
 	claims := jwt.MapClaims{"iat": now, "nbf": now, "exp": now + 300}
 	for _, r := range a.claims {
-		claims[r.name] = r.want
-		if r.url {
+		switch _, set := claims[r.name]; {
+		case r.url:
 			claims[r.name] = x.url
-		} else if r.any {
+		case !r.any:
+			claims[r.name] = r.want
+		case !set:
 			claims[r.name] = "1"
 		}
 	}
@@ -345,7 +376,7 @@ func (a *jwtAuth) put(x *exchange, k *key) error {
 // be made with the configured secret alone.
 func (r Row) CanSign(mode string) bool {
 	m, err := r.pickMode(mode)
-	if err != nil || m.PublicKey != nil || m.Custom != "" && m.HMAC == nil || m.Token != nil && m.Token.Each != "" {
+	if err != nil || m.PublicKey != nil || m.Custom != "" && m.Custom != customStripe && m.Custom != customTwilio || m.Token != nil && m.Token.Each != "" {
 		return false
 	}
 	if m.JWT != nil {
@@ -359,10 +390,29 @@ func (r Row) CanSign(mode string) bool {
 	if s == nil {
 		return true
 	}
-	if m.HMAC.DigestIn != "" || !putable(s.Sig) || strings.Contains(s.Signed, "{listed:") {
+	tmpl, err := parseTemplate(s.Signed)
+	if err != nil || m.HMAC.DigestIn != "" || m.Decrypt != "" || !putable(s.Sig) || !fillable(tmpl) {
 		return false
 	}
 	return s.Timestamp == "" || strings.HasPrefix(s.Timestamp, "sig:") || putable(s.Timestamp)
+}
+
+// fillable reports whether what is signed can be made for any body.
+func fillable(t template) bool {
+	return !slices.ContainsFunc(t, func(p part) bool {
+		switch p.kind {
+		case partListed, partFormJSON, partFormPHP:
+			return true
+		case partSorted:
+			return !fillable(p.sorted)
+		case partLocator:
+			return !slices.ContainsFunc(p.src, func(l locator) bool {
+				return l.kind == kindHeader || l.kind == kindQuery || l.kind == kindOption || l.kind == kindText || l.kind == kindBody && l.path == ""
+			})
+		default:
+			return false
+		}
+	})
 }
 
 // putable reports whether the first place is one that a request can be given.

@@ -62,6 +62,7 @@ type sigScheme struct {
 	tsKey     string // where the timestamp is in the signature's own list
 	hasTS     bool
 	tsMayLack bool
+	tsInBody  bool
 	unit      Unit
 	tolerance time.Duration
 	id        locator // the header that {id} stands for
@@ -318,6 +319,11 @@ func (c *sigScheme) readTime(x *exchange) Result {
 		if x.timestamp == "" && c.tsMayLack {
 			return res
 		}
+		if x.timestamp == "" && c.tsInBody {
+			// Whether it was ever there is known once the body is.
+			res.lacksTime = true
+			return res
+		}
 		if x.timestamp == "" {
 			return refuse(ReasonTimestampMissing, "there is no timestamp")
 		}
@@ -338,6 +344,9 @@ func (c *sigScheme) readTime(x *exchange) Result {
 
 // judge finishes a result whose signature matched: the age decides.
 func (c *sigScheme) judge(res Result) Result {
+	if res.lacksTime {
+		return spoil(res, ReasonTimestampMissing, "authentic, but there is no timestamp in the body")
+	}
 	if !res.HasSkew {
 		return res
 	}

@@ -25,6 +25,8 @@ const (
 	partCRC32
 	partFormJSON
 	partFormPHP
+	partSortedQuery
+	partBodySHA256
 	partSorted
 	partListed
 	partNone
@@ -36,6 +38,7 @@ var templateNames = map[string]partKind{
 	"body": partBody, "timestamp": partTimestamp, "id": partID, "url": partURL,
 	"url_decoded": partURLDecoded, "method": partMethod, "form": partForm, "secret": partSecret,
 	"path": partPath, "body_base64": partBodyBase64, "crc32": partCRC32, "form_json": partFormJSON,
+	"sorted_query": partSortedQuery, "body_sha256": partBodySHA256,
 }
 
 // templateWords are the words that stand before places in a template.
@@ -144,7 +147,7 @@ func (t template) has(k partKind) bool {
 func (t template) coversBody() bool {
 	for _, p := range t {
 		switch p.kind {
-		case partBody, partBodyBase64, partForm, partFormJSON, partFormPHP:
+		case partBody, partBodyBase64, partBodySHA256, partForm, partFormJSON, partFormPHP:
 			return true
 		case partLocator:
 			if slices.ContainsFunc(p.src, func(l locator) bool { return l.kind == kindBody && l.path == "" }) {
@@ -159,7 +162,7 @@ func (t template) coversBody() bool {
 func (t template) covers(l locator) bool {
 	for _, p := range t {
 		switch p.kind {
-		case partBody, partBodyBase64:
+		case partBody, partBodyBase64, partBodySHA256:
 			if l.inBody() {
 				return true
 			}
@@ -167,7 +170,7 @@ func (t template) covers(l locator) bool {
 			if l.kind == kindForm {
 				return true
 			}
-		case partURL, partURLDecoded, partPath:
+		case partURL, partURLDecoded, partPath, partSortedQuery:
 			if l.kind == kindQuery {
 				return true
 			}

@@ -87,6 +87,8 @@ type Result struct {
 	// Guard is the SHA-256 of the signed bytes and the type header.
 	Guard    [32]byte
 	HasGuard bool
+
+	lacksTime bool // the timestamp should be in the body and is not
 }
 
 // Event is one event of an authentic request.

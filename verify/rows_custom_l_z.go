@@ -1,0 +1,200 @@
+package verify
+
+// rowsCustomLToZ is the second half of rowsCustom.
+func rowsCustomLToZ() []Row {
+	return []Row{
+		{
+			Name: "lark", Title: "Lark and Feishu",
+			Docs:        "https://open.larksuite.com/document/server-docs/event-subscription-guide/event-subscription-configure-/encrypt-key-encryption-configuration-case",
+			Unconfirmed: []string{"how long Lark retries"},
+			Modes: []Mode{
+				{Name: "encrypted", Decrypt: decryptLark, HMAC: &HMAC{Plain: true, Scheme: Scheme{
+					Sig: "header:X-Lark-Signature", Signed: "{timestamp}{header:X-Lark-Request-Nonce}{secret}{body}",
+					Timestamp: "header:X-Lark-Request-Timestamp"}}},
+				{Name: "token", Token: &Token{In: "json:header.token ?? json:token"}},
+			},
+			ID: []string{"json:header.event_id", "json:uuid"}, Type: []string{"json:header.event_type", "json:event.type"},
+			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
+			Retries: 8 * hour, Window: day, Patience: 3 * second,
+			Handshake: []Handshake{{
+				// Comes encrypted where the app encrypts, and never signed.
+				Name: "url_verification", Method: "POST", Detect: []string{"json:type=url_verification"},
+				Compare: []string{"json:token=verification_token"}, JSON: map[string]string{"challenge": "{json:challenge}"},
+			}},
+			SignatureHeaders: []string{"X-Lark-Signature", "X-Lark-Request-Nonce", "X-Lark-Request-Timestamp"},
+			Options:          []string{"verification_token"},
+		},
+		{
+			Name: "mercado_pago", Title: "Mercado Pago",
+			Docs:        "https://www.mercadopago.com/developers/en/docs/your-integrations/notifications/webhooks",
+			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Mercado Pago retries", "how long it waits for an answer"},
+			// Parts that are absent are left out of what is signed. The ID of the
+			// resource is signed in lower case by the documentation and as it is by the
+			// SDK. The body is not covered at all.
+			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
+				Sig: "header:X-Signature", Format: FormatKV, Key: "v1", Timestamp: "sig:ts", Unit: SecondsOrMillis,
+				Signed: "id:{query:data.id|lower};request-id:{header:X-Request-Id};ts:{timestamp};",
+				Or: []string{
+					"id:{query:data.id};request-id:{header:X-Request-Id};ts:{timestamp};",
+					"{none:query:data.id}request-id:{header:X-Request-Id};ts:{timestamp};",
+					"{none:header:X-Request-Id}id:{query:data.id|lower};ts:{timestamp};",
+					"{none:header:X-Request-Id}id:{query:data.id};ts:{timestamp};",
+					"{none:header:X-Request-Id}{none:query:data.id}ts:{timestamp};",
+				}}}}},
+			ID: []string{"json:id"}, Type: []string{"json:action", "json:type"},
+			NeverID: []string{"json:data.id", "header:X-Request-Id"},
+			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
+			Retries: 4 * day, Window: 5 * day, Patience: 22 * second,
+			SignatureHeaders: []string{"X-Signature", "X-Request-Id"},
+		},
+		{
+			Name: "messagebird", Title: "Bird (MessageBird)",
+			Docs:        "https://developers.messagebird.com/api/#verifying-http-requests",
+			Unconfirmed: []string{"which parts name an event for ever", "how long Bird retries"},
+			Modes: []Mode{
+				{Name: "jwt", JWT: &JWT{In: "header:MessageBird-Signature-JWT", Algorithms: []string{"HS256", "HS384", "HS512"},
+					Claims:   map[string]string{"iss": "MessageBird", "nbf": "*", "exp": "*", "jti": "*"},
+					BodyHash: "payload_hash", NoHashEmpty: true, URLHash: "url_hash", Leeway: second}},
+				{Name: "legacy", HMAC: &HMAC{Scheme: Scheme{Sig: "header:MessageBird-Signature", Encoding: Base64,
+					Signed: "{timestamp}\n{sorted_query}\n{body_sha256}", Timestamp: "header:MessageBird-Request-Timestamp"}}},
+			},
+			Methods: []string{"POST", "GET"},
+			ID:      []string{"json:message.id+json:type"}, Type: []string{"json:type"},
+			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true, AnyBody: true,
+			Window: unknownWindow, Patience: 10 * second,
+			SignatureHeaders: []string{"MessageBird-Signature", "MessageBird-Request-Timestamp", "MessageBird-Signature-JWT"},
+		},
+		{
+			Name: "paddle_classic", Title: "Paddle Classic",
+			Docs:        "https://classic.paddle.com/webhooks/verifying-webhooks/",
+			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Paddle retries", "which answers it wants"},
+			Modes: []Mode{{Name: "signature", PublicKey: &PublicKey{Algorithm: RSASHA1, Scheme: Scheme{
+				Sig: "form:p_signature", Encoding: Base64, Signed: "{form_php:p_signature}"}}}},
+			ID: []string{"form:alert_id"}, Type: []string{"form:alert_name"},
+			NeverID: []string{"form:subscription_id", "form:order_id"},
+			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true, BodyStable: true,
+			Retries: 3 * day, Window: 4 * day, Patience: 10 * second,
+		},
+		{
+			Name: "paypal", Title: "PayPal",
+			Docs: "https://developer.paypal.com/api/rest/webhooks/rest/",
+			// The secret is the ID of the webhook. Of the body only a checksum is signed,
+			// which protects against accidents and not against a forger with a captured
+			// request: the row says that the body is not signed.
+			Modes: []Mode{{Name: "signature", Require: []string{"header:PayPal-Auth-Algo=SHA256withRSA"}, PublicKey: &PublicKey{Algorithm: RSASHA256,
+				Scheme: Scheme{Sig: "header:PayPal-Transmission-Sig", Encoding: Base64, Unit: RFC3339,
+					Signed:    "{header:PayPal-Transmission-Id}|{timestamp}|{secret}|{crc32}",
+					Timestamp: "header:PayPal-Transmission-Time"},
+				Keys: &KeySource{Kind: "x509", In: "header:PayPal-Cert-Url", Hosts: []string{"api.paypal.com", "api.sandbox.paypal.com"},
+					Path: "/v1/notifications/certs/*", Name: ".paypal.com", Chain: true},
+			}}},
+			ID: []string{"json:id"}, Type: []string{"json:event_type"},
+			NeverID: []string{"header:PayPal-Transmission-Id", "json:resource.id"},
+			NoID:    NoIDBodyHash, OnConflict: OnConflictAck, BodyStable: true,
+			Retries: 3 * day, Window: 30 * day, Patience: 10 * second,
+			SignatureHeaders: []string{"PayPal-Transmission-Sig", "PayPal-Transmission-Id", "PayPal-Transmission-Time", "PayPal-Auth-Algo", "PayPal-Cert-Url"},
+		},
+		{
+			Name: "plivo", Title: "Plivo",
+			Docs:        "https://www.plivo.com/docs/voice/concepts/signature-validation",
+			Unconfirmed: []string{"which parts name an event for ever", "how long Plivo retries"},
+			Modes: []Mode{
+				{Name: "v3", Custom: customPlivo, HMAC: &HMAC{Scheme: Scheme{Sig: "header:X-Plivo-Signature-V3", Format: FormatMany, Encoding: Base64,
+					Signed: "{url}{form}{header:X-Plivo-Signature-V3-Nonce}"}}},
+				// V2 leaves out the body.
+				{Name: "v2", Explicit: true, HMAC: &HMAC{Scheme: Scheme{Sig: "header:X-Plivo-Signature-V2", Format: FormatMany, Encoding: Base64,
+					Signed: "{url}{header:X-Plivo-Signature-V2-Nonce}"}}},
+				{Name: "v1", Explicit: true, HMAC: &HMAC{Digest: SHA1, Scheme: Scheme{Sig: "header:X-Plivo-Signature", Encoding: Base64, Signed: "{url}{form}"}}},
+			},
+			Methods: []string{"POST", "GET"},
+			ID:      []string{"form:MessageUUID+form:Status", "form:CallUUID+form:Event", "query:CallUUID+query:Event"},
+			Type:    []string{"form:Event", "form:Status", "query:Event"},
+			NoID:    NoIDDeliver, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			Window: unknownWindow, Patience: 10 * second,
+			SignatureHeaders: []string{"X-Plivo-Signature-V3", "X-Plivo-Signature-V3-Nonce", "X-Plivo-Signature-V2", "X-Plivo-Signature-V2-Nonce", "X-Plivo-Signature"},
+		},
+		{
+			Name: "smartthings", Title: "Samsung SmartThings",
+			Docs:        "https://developer.smartthings.com/docs/connected-services/hosting/webhook-smartapp",
+			Unconfirmed: []string{"whether executionId names an event for ever", "how long SmartThings retries"},
+			Modes: []Mode{{Name: "signature", Custom: customHTTPSignature, PublicKey: &PublicKey{Algorithm: RSASHA256,
+				Scheme: httpSignature("header:Authorization", "Signature "),
+				Keys: &KeySource{Kind: "x509", In: "sig:keyid", Base: "https://key.smartthings.com",
+					Hosts: []string{"key.smartthings.com"}, Path: "/pl/*", Name: ".smartthings.com"},
+			}}},
+			ID: []string{"json:executionId"}, Type: []string{"json:lifecycle"},
+			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			Window: unknownWindow, Patience: 20 * second,
+			Handshake: []Handshake{
+				{
+					Name: "confirmation", Method: "POST", Detect: []string{"json:lifecycle=CONFIRMATION"},
+					Compare: []string{"json:confirmationData.appId=app_id"},
+					Confirm: "json:confirmationData.confirmationUrl", ConfirmHosts: []string{"api.smartthings.com"},
+				},
+				{
+					Name: "ping", Method: "POST", Detect: []string{"json:lifecycle=PING", "json:pingData.challenge"}, Open: true,
+					JSON: map[string]string{"pingData/challenge": "{json:pingData.challenge}"},
+				},
+			},
+			SignatureHeaders: []string{"Digest", "Date"},
+			Options:          []string{"app_id"},
+		},
+		{
+			Name: "unisender_go", Title: "Unisender Go",
+			Docs:        "https://godocs.unisender.ru/web-api-ref#webhook",
+			Unconfirmed: []string{"how long Unisender Go retries"},
+			Modes:       []Mode{{Name: "signature", Custom: customUnisender}},
+			Methods:     []string{"POST", "GET"},
+			ID:          []string{"json:event_data.job_id+json:event_data.email+json:event_data.status+json:event_data.event_time"},
+			Type:        []string{"json:event_name"},
+			NoID:        NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			Window: unknownWindow, Patience: 10 * second,
+			Batch:     &Batch{Path: "events_by_user[].events"},
+			Handshake: []Handshake{{Name: "configuration", Method: "GET", Open: true}},
+		},
+		{
+			Name: "vonage_sms", Title: "Vonage SMS API",
+			Docs:        "https://developer.vonage.com/en/getting-started/concepts/signing-messages",
+			Unconfirmed: []string{"how long Vonage retries"},
+			Modes:       []Mode{{Name: "signature", Custom: customVonageSMS}},
+			Methods:     []string{"POST", "GET"},
+			ID: []string{"query:messageId+query:status", "form:messageId+form:status", "json:messageId+json:status",
+				"query:messageId", "form:messageId", "json:messageId"},
+			Type: []string{"query:status", "form:status", "json:status", "query:type", "form:type", "json:type"},
+			NoID: NoIDDeliver, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			Window: unknownWindow, Patience: 10 * second,
+			Options: []string{optionMethod},
+		},
+		{
+			Name: "wechat_official", Title: "WeChat official accounts (plain mode)",
+			Docs:        "https://developers.weixin.qq.com/doc/offiaccount/Basic_Information/Access_Overview.html",
+			Unconfirmed: []string{"which parts name an event for ever", "how long WeChat retries"},
+			// The signature leaves out the body: the safe mode is the one to use.
+			Modes: []Mode{{Name: "token", HMAC: &HMAC{Plain: true, Digest: SHA1, Scheme: Scheme{
+				Sig: "query:signature", Signed: "{sorted:secret,query:timestamp,query:nonce}", Timestamp: "query:timestamp"}}}},
+			Methods: []string{"POST", "GET"},
+			ID:      []string{"xml:MsgId", "xml:FromUserName+xml:CreateTime+xml:Event"},
+			Type:    []string{"xml:MsgType+xml:Event", "xml:MsgType"},
+			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
+			Retries: 20 * second, Window: day, Patience: 5 * second,
+			Handshake: []Handshake{{Name: "echostr", Method: "GET", Detect: []string{"query:echostr"}, Verify: true, Body: "{query:echostr}"}},
+			Answer:    Answer{Status: 200, ContentType: "text/plain", Body: Text("success")},
+		},
+		{
+			Name: "wechat_safe", Title: "WeChat safe mode and WeCom",
+			Docs:        "https://developer.work.weixin.qq.com/document/path/90930",
+			Unconfirmed: []string{"which parts name an event for ever", "how long WeChat retries"},
+			Modes: []Mode{{Name: "encrypted", Decrypt: decryptWeChat, HMAC: &HMAC{Plain: true, Digest: SHA1, Scheme: Scheme{
+				Sig:    "query:msg_signature",
+				Signed: "{sorted:secret,query:timestamp,query:nonce,xml:Encrypt ?? json:encrypt ?? query:echostr}", Timestamp: "query:timestamp"}}}},
+			Methods: []string{"POST", "GET"},
+			ID:      []string{"xml:MsgId", "xml:FromUserName+xml:CreateTime+xml:Event"},
+			Type:    []string{"xml:MsgType+xml:Event", "xml:MsgType"},
+			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver,
+			Window: unknownWindow, Patience: 5 * second,
+			Handshake: []Handshake{{Name: "echostr", Method: "GET", Detect: []string{"query:echostr"}, Verify: true, Body: "{plain:}"}},
+			Answer:    Answer{Status: 200, ContentType: "text/plain", Body: Text("success")},
+			Options:   []string{optionAESKey, optionReceiveID},
+		},
+	}
+}
