@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // maxListed bounds the headers a request may name as signed.
@@ -30,6 +31,13 @@ func (p *part) derive(x *exchange) bool {
 	case partBodySHA256:
 		sum := sha256.Sum256(x.req.Body)
 		x.buf = append(x.buf, sum[:]...)
+	case partBodyASCII:
+		if !utf8.Valid(x.req.Body) {
+			return false
+		}
+		for _, r := range string(x.req.Body) {
+			x.buf = appendASCII(x.buf, r)
+		}
 	case partSortedQuery:
 		x.buf = append(x.buf, x.query().Encode()...)
 	case partFormJSON:
@@ -129,16 +137,26 @@ func appendASCIIJSON(b []byte, s string) []byte {
 			b = append(b, '\\', 'b')
 		case r == '\f':
 			b = append(b, '\\', 'f')
-		case r >= 0x20 && r < 0x7f:
-			b = append(b, byte(r))
-		case r > 0xffff:
-			hi, lo := utf16.EncodeRune(r)
-			b = fmt.Appendf(b, "\\u%04x\\u%04x", hi, lo)
-		default:
+		case r < 0x20 || r == 0x7f:
 			b = fmt.Appendf(b, "\\u%04x", r)
+		default:
+			b = appendASCII(b, r)
 		}
 	}
 	return append(b, '"')
+}
+
+// appendASCII writes what is beyond ASCII as JSON's escapes.
+func appendASCII(b []byte, r rune) []byte {
+	switch {
+	case r < 0x80:
+		return append(b, byte(r))
+	case r > 0xffff:
+		hi, lo := utf16.EncodeRune(r)
+		return fmt.Appendf(b, "\\u%04x\\u%04x", hi, lo)
+	default:
+		return fmt.Appendf(b, "\\u%04x", r)
+	}
 }
 
 // appendFormPHP writes all fields but one as PHP's serialize does an array of

@@ -107,6 +107,7 @@
 //	{body} {timestamp} {id} {url} {method} {form} {secret}
 //	{url_decoded}      HubSpot's decoding of a few escapes
 //	{path}             path and query of the URL
+//	{body_ascii}       the body with all beyond ASCII as \uXXXX
 //	{body_base64}      the body in base64
 //	{body_sha256}      the 32 bytes of its SHA-256
 //	{sorted_query}     the query, sorted by name

@@ -66,8 +66,15 @@ func TestHandshakeCompare(t *testing.T) {
 	if res := v.Verify(&Request{Method: "POST", RawQuery: "hub.mode=subscribe&hub.challenge=1&hub.verify_token=tok%2Ben"}); res.Handshake != nil {
 		t.Error("a POST was taken for the GET handshake")
 	}
-	if _, err := New(Config{Row: subscribeRow(), Secrets: secrets("key")}); err == nil || !strings.Contains(err.Error(), "verify_token") {
-		t.Errorf("New without the option the handshake compares with: %v", err)
+	unset, err := New(Config{Row: subscribeRow(), Secrets: secrets("key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"", "tok%2Ben"} {
+		res := unset.Verify(&Request{Method: "GET", RawQuery: "hub.mode=subscribe&hub.challenge=1&hub.verify_token=" + token})
+		if res.Reason != ReasonHandshakeFailed || res.Handshake != nil {
+			t.Errorf("without the option, %q is %s", token, res.Reason)
+		}
 	}
 }
 

@@ -73,6 +73,8 @@ func listOr(names []string) string {
 // which look them up themselves.
 func applyOption(row *Row, mode *Mode, name, val string) error {
 	switch {
+	case slices.Contains(mode.options(), name):
+		return nil // of the row's own meaning
 	case name == "id":
 		row.ID = splitList(val)
 		mode.ID = nil

@@ -27,6 +27,7 @@ const (
 	partFormPHP
 	partSortedQuery
 	partBodySHA256
+	partBodyASCII
 	partSorted
 	partListed
 	partNone
@@ -38,7 +39,7 @@ var templateNames = map[string]partKind{
 	"body": partBody, "timestamp": partTimestamp, "id": partID, "url": partURL,
 	"url_decoded": partURLDecoded, "method": partMethod, "form": partForm, "secret": partSecret,
 	"path": partPath, "body_base64": partBodyBase64, "crc32": partCRC32, "form_json": partFormJSON,
-	"sorted_query": partSortedQuery, "body_sha256": partBodySHA256,
+	"sorted_query": partSortedQuery, "body_sha256": partBodySHA256, "body_ascii": partBodyASCII,
 }
 
 // templateWords are the words that stand before places in a template.
@@ -147,7 +148,7 @@ func (t template) has(k partKind) bool {
 func (t template) coversBody() bool {
 	for _, p := range t {
 		switch p.kind {
-		case partBody, partBodyBase64, partBodySHA256, partForm, partFormJSON, partFormPHP:
+		case partBody, partBodyBase64, partBodySHA256, partBodyASCII, partForm, partFormJSON, partFormPHP:
 			return true
 		case partLocator:
 			if slices.ContainsFunc(p.src, func(l locator) bool { return l.kind == kindBody && l.path == "" }) {
@@ -162,7 +163,7 @@ func (t template) coversBody() bool {
 func (t template) covers(l locator) bool {
 	for _, p := range t {
 		switch p.kind {
-		case partBody, partBodyBase64, partBodySHA256:
+		case partBody, partBodyBase64, partBodySHA256, partBodyASCII:
 			if l.inBody() {
 				return true
 			}
