@@ -18,6 +18,9 @@ const (
 	// aheadSize is the body size above which chunks go ahead of the batch in
 	// synced transactions of their own.
 	aheadSize = 1 << 20
+	// entrySize is what an entry takes in a transaction beside key and value,
+	// so that the limits on bytes also keep the one on their number.
+	entrySize = 100
 	// lowEvery is how often the mark below which nothing is open is computed.
 	lowEvery = 2 * time.Second
 )
@@ -117,7 +120,7 @@ func (c *commit) reset() {
 }
 
 func (c *commit) set(key, val []byte) error {
-	c.size += int64(len(key)+len(val)) + 64
+	c.size += int64(len(key)+len(val)) + entrySize
 	return c.txn.Set(key, val)
 }
 
@@ -364,7 +367,7 @@ func (c *commit) claim(cl dedupe.Claim) error {
 	p := uint32(cl.Expires.UnixMilli() / c.db.cfg.ClaimBucket.Milliseconds())
 	key := claimKey(p, cl.Key)
 	val := sealClaim(key, &cl)
-	c.size += int64(len(key)+len(val)) + 64
+	c.size += int64(len(key)+len(val)) + entrySize
 	base := c.now
 	if wall := c.db.cfg.Now(); wall.After(base) {
 		base = wall

@@ -414,6 +414,53 @@ func TestDiskLowRefusesIntakeOnly(t *testing.T) {
 	}
 }
 
+// More open events than a transaction has room for are carried, and forgotten
+// again when they are closed.
+func TestManyCarried(t *testing.T) {
+	now := time.Now()
+	cfg := small(t.TempDir(), func() time.Time { return now })
+	cfg.MemTable = 2 << 20
+	cfg.Retention = dedupe.Retention{Body: 24 * time.Hour, Meta: 24 * time.Hour, Audit: 24 * time.Hour}
+	db := start(t, cfg)
+	const n = 6000
+	for i := 0; i < n; i += 100 {
+		var reqs []*dedupe.Request
+		for j := range 100 {
+			reqs = append(reqs, request("s", fmt.Sprint("evt_", i+j), "b", "t"))
+		}
+		accept(t, db, reqs...)
+	}
+	now = now.Add(48 * time.Hour)
+	if x, err := db.Expire(t.Context()); err != nil || x.Carried != n {
+		t.Fatalf("expire: %+v %v, want %d carried", x, err, n)
+	}
+	for left := n; left > 0; {
+		ls, _, err := db.Lease(t.Context(), "t", 500, time.Minute)
+		if err != nil || len(ls) == 0 {
+			t.Fatalf("%d left, leased %d: %v", left, len(ls), err)
+		}
+		left -= len(ls)
+		b := &dedupe.Batch{}
+		for _, l := range ls {
+			if _, err := db.Load(t.Context(), l.Delivery.Event); err != nil {
+				t.Fatal(err)
+			}
+			b.Results = append(b.Results, &dedupe.Result{Lease: l, State: event.Delivered, Attempt: event.Attempt{
+				Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: now, Outcome: event.Outcome2xx}})
+		}
+		if err := db.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(72 * time.Hour)
+	if x, err := db.Expire(t.Context()); err != nil || x.Carried != 0 {
+		t.Fatalf("expire after all was delivered: %+v %v", x, err)
+	}
+	if p, err := db.Events(t.Context(), dedupe.Filter{}, "", 10); err != nil || len(p.Items) != 0 {
+		t.Errorf("%d events left, %v", len(p.Items), err)
+	}
+}
+
 func TestClockFarAheadHoldsExpiry(t *testing.T) {
 	now := time.Now()
 	cfg := small(t.TempDir(), func() time.Time { return now })

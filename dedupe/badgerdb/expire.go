@@ -388,18 +388,27 @@ func (x *expiry) dropPointers(kept map[event.Ref]bool) error {
 		if kept[ref] || alive {
 			continue
 		}
-		x.size += 64
-		if err := x.txn.Delete(carriedKey(ref)); err != nil {
+		key := carriedKey(ref)
+		if err := x.room(int64(len(key)) + entrySize); err != nil {
+			return err
+		}
+		if err := x.txn.Delete(key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// set adds to the run's transaction and starts another when it is full: what
-// is carried twice is carried once.
 func (x *expiry) set(key, val []byte) error {
-	n := int64(len(key)+len(val)) + 64
+	if err := x.room(int64(len(key)+len(val)) + entrySize); err != nil {
+		return err
+	}
+	return x.txn.Set(key, val)
+}
+
+// room makes room for n bytes in the run's transaction: it starts another when
+// one is full. What is carried twice is carried once.
+func (x *expiry) room(n int64) error {
 	if x.size+n > x.db.maxBatch {
 		if err := x.txn.Commit(); err != nil {
 			return x.db.fail(err)
@@ -407,7 +416,7 @@ func (x *expiry) set(key, val []byte) error {
 		x.txn, x.size = x.db.kv.NewTransaction(true), 0
 	}
 	x.size += n
-	return x.txn.Set(key, val)
+	return nil
 }
 
 // forget drops what memory knows of dropped buckets.
