@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -152,4 +153,15 @@ func sameAddress(a, b string) bool {
 	u, err := url.Parse(a)
 	w, werr := url.Parse(b)
 	return err == nil && werr == nil && strings.EqualFold(u.Host, w.Host) && path.Clean(u.Path) == path.Clean(w.Path)
+}
+
+// VectorVerifier makes the verifier that one case of a vector file asks for, for
+// tests that send vectors through more than this package. The text is the case's
+// JSON.
+func VectorVerifier(text []byte, row Row) (*Verifier, error) {
+	var v vector
+	if err := json.Unmarshal(text, &v); err != nil {
+		return nil, fmt.Errorf("read vector: %w", err)
+	}
+	return v.verifier(row, v.request())
 }
