@@ -118,7 +118,8 @@ func (braintreeAuth) covers(l locator) bool {
 	return l.kind == kindForm && l.name == "bt_payload"
 }
 
-func (braintreeAuth) coversBody() bool { return true }
+// coversBody does not hold: pairs of other keys beside ours are signed by nothing.
+func (braintreeAuth) coversBody() bool { return false }
 
 func (braintreeAuth) writeSigned(x *exchange, w io.Writer) bool {
 	_, err := io.WriteString(w, x.form().Get("bt_payload"))

@@ -239,7 +239,7 @@ func (a *jwtAuth) payload(x *exchange, t *token) ([]byte, bool) {
 
 // checkSignature looks for the key under which the token is signed.
 func (a *jwtAuth) checkSignature(x *exchange, t *token) Result {
-	sig, err := base64.RawURLEncoding.DecodeString(t.sig)
+	sig, err := base64.RawURLEncoding.Strict().DecodeString(t.sig)
 	if err != nil {
 		return refuse(ReasonSignatureMalformed, "the token's signature can't be read")
 	}

@@ -91,7 +91,7 @@ func rowsCustomAToK() []Row {
 			Methods: []string{"POST", "GET"},
 			// There is no event ID: the payload has a kind, a time and a subject.
 			Type: []string{"form:bt_payload|base64|xml:kind"},
-			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, BodySigned: true, BodyStable: true,
+			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
 			Retries: day, Window: 3 * day, Patience: 30 * second,
 			Handshake: []Handshake{{
 				// Signs 20 to 32 hex digits for anyone: that is the protocol, and no

@@ -28,13 +28,7 @@ func (v *vector) verifier(row Row, req *Request) (*Verifier, error) {
 			cfg.PublicKeys = append(cfg.PublicKeys, Secret{Value: NewSecretString(s)})
 		}
 	}
-	if _, trusted := v.Options["trust"]; trusted || v.CertPEM != "" {
-		cfg.Roots = x509.NewCertPool()
-		cfg.Roots.AppendCertsFromPEM([]byte(v.CertPEM))
-		for _, pem := range v.Certs {
-			cfg.Roots.AppendCertsFromPEM([]byte(pem))
-		}
-	}
+	cfg.Roots = v.roots()
 	if err := v.options(row, &cfg); err != nil {
 		return nil, err
 	}
@@ -46,6 +40,20 @@ func (v *vector) verifier(row Row, req *Request) (*Verifier, error) {
 		return New(cfg)
 	}
 	return v.pickVerifier(row, cfg, req)
+}
+
+// roots are the certificates that the vector says are trusted, nil for the
+// system's.
+func (v *vector) roots() *x509.CertPool {
+	if _, trusted := v.Options["trust"]; !trusted && v.CertPEM == "" {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(v.CertPEM))
+	for _, pem := range v.Certs {
+		pool.AppendCertsFromPEM([]byte(pem))
+	}
+	return pool
 }
 
 // keyed gives a mode that takes public keys and fetches none the vector's key set.
