@@ -30,21 +30,6 @@ func rowsJToP() []Row {
 			CredentialParams: []string{"query:token"},
 		},
 		{
-			Name: "kinde", Title: "Kinde",
-			Docs: "https://docs.kinde.com/integrate/webhooks/about-webhooks/",
-			// The whole body is a token whose claims are the event. It has no claim that
-			// a library would read as its time.
-			Modes: []Mode{{Name: "jwt", JWT: &JWT{
-				In: "body:", Algorithms: []string{"RS256"},
-				Keys: &KeySource{Kind: "jwks", URL: "https://{option:domain}/.well-known/jwks"},
-			}}},
-			ID: []string{"json:event_id"}, Type: []string{"json:type"},
-			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
-			Retries: 36 * hour, Window: 3 * day, Patience: 10 * second,
-			EventHeaders: []string{"Webhook-Id"},
-			Options:      []string{"domain"},
-		},
-		{
 			Name: "klarna", Title: "Klarna",
 			Docs:        "https://docs.klarna.com/klarna-network-distribution/setup-your-integration/connection-configuration/setup-your-webhooks/",
 			Unconfirmed: []string{"whether the signature is written in hex or in base64 (option encoding)", "whether the ID stays the same over retries"},
