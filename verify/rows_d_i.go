@@ -180,8 +180,7 @@ func rowsDToF() []Row {
 		},
 		{
 			Name: "dropbox_sign", Title: "Dropbox Sign (HelloSign)",
-			Docs:        "https://developers.hellosign.com/docs/events/walkthrough",
-			Unconfirmed: []string{"how long Dropbox Sign retries"},
+			Docs: "https://developers.hellosign.com/docs/guides/events-and-callbacks/walkthrough",
 			// Time and type are signed, and nothing of the document.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig:    "form:json|json:event.event_hash",
@@ -196,7 +195,7 @@ func rowsDToF() []Row {
 			Type:    []string{"form:json|json:event.event_type"},
 			NeverID: []string{"form:json|json:event.event_hash"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver,
-			Retries: 30 * hour, Window: 2 * day, Patience: 10 * second,
+			Retries: 3 * day, Window: 4 * day, Patience: 10 * second,
 			Handshake: []Handshake{{
 				Name: "callback_test", Method: "POST", Detect: []string{"form:json|json:event.event_type=callback_test"}, Verify: true,
 				ContentType: "text/plain", Body: "Hello API Event Received",
@@ -234,7 +233,7 @@ func rowsDToF() []Row {
 		},
 		{
 			Name: "elevenlabs", Title: "ElevenLabs",
-			Docs:        "https://elevenlabs.io/docs/product-guides/administration/webhooks",
+			Docs:        "https://elevenlabs.io/docs/eleven-api/resources/webhooks",
 			Unconfirmed: []string{"which parts name an event for ever", "how long ElevenLabs retries"},
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:ElevenLabs-Signature", Format: FormatKV, Key: "v0", Signed: "{timestamp}.{body}",
@@ -249,10 +248,9 @@ func rowsDToF() []Row {
 		},
 		{
 			Name: "etsy", Title: "Etsy",
-			Docs:        "https://developers.etsy.com/documentation/essentials/webhooks",
-			Unconfirmed: []string{"the names of the signature's headers", "how long Etsy retries"},
-			Modes:       swOf("Webhook", SecretWhsec),
-			ID:          []string{"header:Webhook-Id"}, Type: []string{"json:event_type"},
+			Docs:  "https://developers.etsy.com/documentation/essentials/webhooks",
+			Modes: swOf("Webhook", SecretWhsec),
+			ID:    []string{"header:Webhook-Id"}, Type: []string{"json:event_type"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true, BodyStable: true,
 			Retries: 28 * hour, Window: 7 * day, Patience: 15 * second,
 			EventHeaders:     []string{"Webhook-Id", "Webhook-Timestamp"},
@@ -260,18 +258,25 @@ func rowsDToF() []Row {
 		},
 		{
 			Name: "fastly_logging", Title: "Fastly log streaming over HTTPS",
-			Docs:        "https://www.fastly.com/documentation/guides/integrations/streaming-logs/log-streaming-https/",
-			Unconfirmed: []string{"what the challenge wants", "how long Fastly retries"},
-			Modes:       []Mode{{Name: "token", Token: &Token{In: "query:token"}}},
-			Methods:     []string{"POST", "PUT", "GET"},
+			Docs:        "https://www.fastly.com/documentation/guides/integrations/logging-endpoints/log-streaming-https",
+			Unconfirmed: []string{"whether Fastly retries"},
+			Modes: []Mode{
+				// The header that the endpoint is configured to send.
+				{Name: "header", Token: &Token{In: "header:X-Webhook-Token"}},
+				{Name: "token", Token: &Token{In: "query:token"}},
+			},
+			Methods: []string{"POST", "PUT", "GET"},
 			// Lines of a log have no ID and may be the same twice.
 			NoID: NoIDDeliver, OnConflict: OnConflictDeliver,
 			Window: unknownWindow, Patience: 10 * second,
+			BodyLimit: 25 << 20, // request_max_bytes has to be less: its default is 100 MB
 			Handshake: []Handshake{{
-				// Asked for at /.well-known/fastly/logging/challenge of the host.
+				// Asked for at /.well-known/fastly/logging/challenge of the host; a line of
+				// its own for each service.
 				Name: "challenge", Method: "GET", Open: true, ContentType: "text/plain", Body: "{sha256:option:service_id}\n",
 			}},
-			Options: []string{"service_id"},
+			CredentialHeaders: []string{"X-Webhook-Token"},
+			Options:           []string{"service_id", "token_header"},
 		},
 		{
 			Name: "fastspring", Title: "FastSpring",
@@ -329,7 +334,7 @@ func rowsDToF() []Row {
 		{
 			Name: "fitbit", Title: "Fitbit subscriptions",
 			Docs:        "https://dev.fitbit.com/build/reference/web-api/developer-guide/using-subscriptions/",
-			Unconfirmed: []string{"how the signature is made", "what the verification wants", "how long Fitbit retries"},
+			Unconfirmed: []string{"whether Fitbit still sends (its API was to end in November 2026)", "how the signature is made", "what the verification wants", "how long Fitbit retries"},
 			// The key is the client secret with an ampersand.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Digest: SHA1, Suffix: "&", Scheme: Scheme{
 				Sig: "header:X-Fitbit-Signature", Encoding: Base64, Signed: "{body}",
@@ -437,11 +442,11 @@ func rowsDToF() []Row {
 		{
 			Name: "front", Title: "Front",
 			Docs:        "https://dev.frontapp.com/docs/application-webhooks",
-			Unconfirmed: []string{"what the challenge looks like", "whether payload.id names an event for ever"},
+			Unconfirmed: []string{"whether payload.id names an event for ever"},
 			Modes: []Mode{
 				{Name: "application", HMAC: &HMAC{Scheme: Scheme{
 					Sig: "header:X-Front-Signature", Encoding: Base64, Signed: "{timestamp}:{body}",
-					Timestamp: "header:X-Front-Request-Timestamp", Unit: SecondsOrMillis, Tolerance: defaultTolerance,
+					Timestamp: "header:X-Front-Request-Timestamp", Unit: Milliseconds, Tolerance: defaultTolerance,
 				}}},
 				// Webhooks of rules use the same header for another signature.
 				{Name: "rule", ID: []string{"json:id"}, HMAC: &HMAC{Digest: SHA1, Scheme: Scheme{
@@ -452,6 +457,7 @@ func rowsDToF() []Row {
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 5 * second,
 			Handshake: []Handshake{{
+				// Comes whenever the address is saved.
 				Name: "challenge", Method: "POST", Detect: []string{"header:X-Front-Challenge"}, Verify: true,
 				ContentType: "text/plain", Body: "{header:X-Front-Challenge}",
 			}},

@@ -16,7 +16,7 @@ func rowsGToI() []Row {
 		},
 		{
 			Name: "getstream", Title: "Stream",
-			Docs: "https://getstream.io/chat/docs/node/webhooks_overview/",
+			Docs: "https://getstream.io/chat/docs/node/webhooks-overview/",
 			// Of a compressed body, what is inside is signed: compression stays off.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:X-Signature", Signed: "{body}",
@@ -24,7 +24,7 @@ func rowsGToI() []Row {
 			ID: []string{"header:X-Webhook-Id"}, Type: []string{"json:type"},
 			NeverID: []string{"header:X-Webhook-Attempt"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictAck, BodySigned: true, Guard: GuardFlag,
-			Window: unknownWindow, Patience: 5 * second,
+			Retries: minute, Window: day, Patience: 6 * second,
 			EventHeaders:     []string{"X-Webhook-Id", "X-Webhook-Attempt"},
 			SignatureHeaders: []string{"X-Signature"},
 		},
@@ -277,8 +277,8 @@ func rowsGToI() []Row {
 		},
 		{
 			Name: "intuit", Title: "Intuit QuickBooks Online",
-			Docs:        "https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks",
-			Unconfirmed: []string{"how long Intuit retries"},
+			Docs:        "https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks/best-practices",
+			Unconfirmed: []string{"when Intuit stops retrying"}, // every six hours, says its page
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:intuit-signature", Encoding: Base64, Signed: "{body}",
 			}}}},
@@ -287,7 +287,7 @@ func rowsGToI() []Row {
 			Type:    []string{"json:name+json:operation", "json:type"},
 			NeverID: []string{"json:id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
-			Retries: 2 * hour, Window: day, Patience: 3 * second,
+			Retries: 7 * day, Window: 14 * day, Patience: 3 * second,
 			Batch:            &Batch{Path: "eventNotifications[].dataChangeEvent.entities", Also: []string{""}},
 			SignatureHeaders: []string{"intuit-signature"},
 		},
