@@ -184,9 +184,21 @@ func rowsJToP() []Row {
 			SignatureHeaders: []string{"Lob-Signature", "Lob-Signature-Timestamp"},
 		},
 		{
+			Name: "loops", Title: "Loops",
+			Docs:        "https://loops.so/docs/webhooks",
+			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Loops retries"},
+			Modes:       []Mode{{Name: "hmac", HMAC: &HMAC{Scheme: standardWebhooks("Webhook", "v1"), Secret: SecretWhsec}}},
+			ID:          []string{"header:Webhook-Id"}, Type: []string{"json:eventName"},
+			NeverID: []string{"json:email.id"},
+			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true, BodyStable: true,
+			Retries: 28 * hour, Window: 3 * day, Patience: 15 * second,
+			EventHeaders:     []string{"Webhook-Id", "Webhook-Timestamp"},
+			SignatureHeaders: []string{"Webhook-Signature", "Webhook-Timestamp"},
+		},
+		{
 			Name: "magento", Title: "Adobe Commerce (Magento)",
 			Docs:        "https://developer.adobe.com/commerce/extensibility/webhooks/signature-verification/",
-			Unconfirmed: []string{"whether Adobe Commerce retries", "the answer that changes nothing"},
+			Unconfirmed: []string{"whether Adobe Commerce retries"},
 			Modes: []Mode{{Name: "signature", PublicKey: &PublicKey{Algorithm: RSASHA256, Scheme: Scheme{
 				Sig: "header:X-Adobe-Commerce-Webhook-Signature", Encoding: Base64, Signed: "{body_base64}",
 			}}}},
@@ -401,7 +413,7 @@ func rowsJToP() []Row {
 		{
 			Name: "msteams_outgoing", Title: "Microsoft Teams outgoing webhooks",
 			Docs:        "https://learn.microsoft.com/en-us/microsoftteams/platform/webhooks-and-connectors/how-to/add-outgoing-webhook",
-			Unconfirmed: []string{"which answer Teams wants", "whether Teams retries"},
+			Unconfirmed: []string{"whether Teams retries"},
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Secret: SecretBase64,
 				Scheme: Scheme{Sig: "header:Authorization", Prefix: "HMAC ", Encoding: Base64, Signed: "{body}"},
 			}}},
@@ -490,7 +502,7 @@ func rowsJToP() []Row {
 		{
 			Name: "nylas", Title: "Nylas v3",
 			Docs:        "https://developer.nylas.com/docs/v3/notifications/",
-			Unconfirmed: []string{"the challenge", "whether the ID stays the same over retries", "how long Nylas retries"},
+			Unconfirmed: []string{"how long Nylas retries"},
 			// Compressed delivery has to be off: the signature is then over compressed
 			// bytes, in which there is no ID to be read.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{
@@ -499,7 +511,8 @@ func rowsJToP() []Row {
 			Methods: []string{"POST", "GET"},
 			ID:      []string{"json:id"}, Type: []string{"json:type"},
 			NeverID: []string{"json:data.object.id"},
-			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			// The number of the attempt is in the body.
+			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
 			Retries: 3 * day, Window: 4 * day, Patience: 10 * second,
 			Handshake: []Handshake{{
 				Name: "challenge", Method: "GET", Detect: []string{"query:challenge"}, Open: true, Body: "{query:challenge}",
@@ -540,7 +553,7 @@ func rowsJToP() []Row {
 		{
 			Name: "onfleet", Title: "Onfleet",
 			Docs:        "https://docs.onfleet.com/reference/webhooks",
-			Unconfirmed: []string{"which parts name an event for ever", "how long Onfleet retries"},
+			Unconfirmed: []string{"which parts name an event for ever"},
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Digest: SHA512, Secret: SecretHex,
 				Scheme: Scheme{Sig: "header:X-Onfleet-Signature", Signed: "{body}"},
 			}}},
@@ -548,7 +561,7 @@ func rowsJToP() []Row {
 			ID:      []string{"json:taskId+json:triggerId+json:time", "json:workerId+json:triggerId+json:time"}, Type: []string{"json:triggerId"},
 			NeverID: []string{"json:taskId", "json:workerId"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
-			Window: unknownWindow, Patience: 10 * second,
+			Retries: day, Window: 3 * day, Patience: 10 * second,
 			Handshake: []Handshake{{
 				Name: "check", Method: "GET", Detect: []string{"query:check"}, Open: true, Body: "{query:check}",
 			}},
@@ -617,7 +630,7 @@ func rowsJToP() []Row {
 			ID: []string{"json:data.id+json:event+json:data.date_modified"}, Type: []string{"json:event"},
 			NeverID: []string{"json:data.id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
-			Window: unknownWindow, Patience: 10 * second,
+			Window: unknownWindow, Patience: 20 * second,
 			Batch:            &Batch{Optional: true},
 			CredentialParams: []string{"query:signature"},
 		},
