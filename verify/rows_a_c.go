@@ -193,7 +193,7 @@ func rowsA() []Row {
 		},
 		{
 			Name: "anthropic", Title: "Anthropic (managed agents)",
-			Docs:        "https://docs.claude.com/en/api/webhooks",
+			Docs:        "https://platform.claude.com/docs/en/managed-agents/webhooks",
 			Unconfirmed: []string{"how long Anthropic retries"},
 			// Webhook-Id is signed and names the delivery; the event is named in the body.
 			Modes: []Mode{{Name: "hmac", HMAC: &HMAC{Secret: SecretWhsec, Scheme: Scheme{
@@ -353,10 +353,15 @@ func rowsA() []Row {
 		{
 			Name: "azure_eventgrid", Title: "Azure Event Grid (its own schema)",
 			Docs:        "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery",
-			Unconfirmed: []string{"whether the validation carries the header (it does carry the URL)"},
+			Unconfirmed: []string{"whether the validation carries the header (it does carry the URL)", "the claims of tokens from Entra ID"},
 			Modes: []Mode{
 				{Name: "header", Token: &Token{In: "header:X-Auth"}},
 				{Name: "url", Token: &Token{In: "query:token"}},
+				// A tenant's keys sign for all of its applications: the one that calls is
+				// Event Grid's own.
+				{Name: "entra", Explicit: true, JWT: &JWT{In: "header:Authorization", Prefix: "Bearer ", Algorithms: []string{"RS256"},
+					Keys:   &KeySource{Kind: "jwks", URL: "https://login.microsoftonline.com/{option:tenant}/discovery/keys"},
+					Claims: map[string]string{"aud": "$audience", "tid": "$tenant", "appid": "4962773b-9cdb-44cf-a8bf-237846a00ab7", "exp": "*"}, Leeway: minute}},
 			},
 			ID: []string{"json:id"}, Type: []string{"json:eventType"},
 			NeverID: []string{"header:Aeg-Delivery-Count"},
@@ -369,9 +374,9 @@ func rowsA() []Row {
 				JSON:   map[string]string{"validationResponse": "{json:0.data.validationCode}"},
 			}},
 			EventHeaders:      []string{"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version"},
-			CredentialHeaders: []string{"X-Auth"},
+			CredentialHeaders: []string{"X-Auth", "Authorization"},
 			CredentialParams:  []string{"query:token"},
-			Options:           []string{"header", "token_param"},
+			Options:           []string{"header", "token_param", "audience", "tenant"},
 		},
 	}
 }
