@@ -14,14 +14,15 @@ func svixRow(r Row, prefixes ...string) Row {
 	s := standardWebhooks(prefixes[0], "v1")
 	r.EventHeaders = append(r.EventHeaders, prefixes[0]+"-Id", prefixes[0]+"-Timestamp")
 	r.SignatureHeaders = append(r.SignatureHeaders, prefixes[0]+"-Signature", prefixes[0]+"-Timestamp")
-	ids := []string{"header:" + prefixes[0] + "-Id"}
+	ids, id := []string{"header:" + prefixes[0] + "-Id"}, "header:"+prefixes[0]+"-Id"
 	for _, p := range prefixes[1:] {
-		s.Sig += " ?? header:" + p + "-Signature"
+		s.More = append(s.More, Place{In: "header:" + p + "-Signature"})
 		s.Timestamp += " ?? header:" + p + "-Timestamp"
-		ids = append(ids, "header:"+p+"-Id")
+		ids, id = append(ids, "header:"+p+"-Id"), id+" ?? header:"+p+"-Id"
 		r.EventHeaders = append(r.EventHeaders, p+"-Id", p+"-Timestamp")
 		r.SignatureHeaders = append(r.SignatureHeaders, p+"-Signature", p+"-Timestamp")
 	}
+	s.Signed = "{" + id + "}.{timestamp}.{body}"
 	r.Modes = []Mode{{Name: "hmac", HMAC: &HMAC{Scheme: s, Secret: SecretWhsec}}}
 	if r.ID == nil {
 		r.ID = ids
@@ -265,7 +266,7 @@ func rowsS() []Row {
 					Signed: "{timestamp}.{body}", Timestamp: "sig:t"}}},
 				{Name: "token", Token: &Token{In: "query:token"}},
 			},
-			ID:   []string{"json:event+json:data.tracking_number+json:data.tracking_status.object_id"},
+			ID:   []string{"json:data.tracking_number+json:data.tracking_status.object_id+json:event"},
 			Type: []string{"json:event"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 10 * second,
@@ -554,7 +555,7 @@ func rowsTToV() []Row {
 			Modes: []Mode{{Name: "signature", PublicKey: &PublicKey{Algorithm: RSASHA1, Scheme: Scheme{
 				Sig: "header:Signature", Encoding: Base64, Signed: "{form:payload}"}}}},
 			ID: []string{"form:payload|json:id+form:payload|json:state"}, Type: []string{"form:payload|json:type"},
-			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true,
 			Window: unknownWindow, Patience: 10 * second,
 			EventHeaders:     []string{"Travis-Repo-Slug"},
 			SignatureHeaders: []string{"Signature"},
