@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -531,7 +532,7 @@ func TestDerivedOtherAlgorithm(t *testing.T) {
 				for i := range other.Modes {
 					if other.Modes[i].Name == m.Name {
 						other.Modes[i].HMAC.Digest = d
-						other.Modes[i].HMAC.Prefix = strings.ReplaceAll(m.HMAC.Prefix, "{digest}", "sha256")
+						other.Modes[i].HMAC.Prefix = strings.ReplaceAll(m.HMAC.Prefix, "{digest}", string(cmp.Or(m.HMAC.Digest, SHA256)))
 					}
 				}
 				cfg.Row = other

@@ -37,7 +37,7 @@ func TestSignRoundTrip(t *testing.T) {
 			if res.Handshake != nil {
 				continue
 			}
-			if got := res.Events[0]; sampledFirst(v.read.id) && !strings.HasPrefix(got.ID, "ev-1") || sampledFirst(v.read.typ) && !strings.HasPrefix(got.Type, "a.b") {
+			if got := res.Events[0]; sampledFirst(v.read.id) && !sharedFirst(v.read) && !strings.HasPrefix(got.ID, "ev-1") || sampledFirst(v.read.typ) && !strings.HasPrefix(got.Type, "a.b") {
 				t.Errorf("%s: ID %q, type %q of %q", name, got.ID, got.Type, s.Body)
 			}
 		}
@@ -51,6 +51,12 @@ func sampledFirst(alts []composite) bool {
 	}
 	c := alts[0]
 	return sampled(c) || len(c) == 1 && c[0].kind == kindHeader && len(c[0].steps) == 0
+}
+
+// sharedFirst reports whether the ID begins with the type, so that Sign can't fill
+// in both.
+func sharedFirst(rd reader) bool {
+	return len(rd.id[0]) > 1 && len(rd.typ) > 0 && len(rd.typ[0]) == 1 && rd.id[0][0].same(rd.typ[0][0])
 }
 
 func TestSignKeepsTheBody(t *testing.T) {
