@@ -60,6 +60,10 @@ func small(dir string, now func() time.Time) badgerdb.Config {
 }
 
 func TestConformance(t *testing.T) {
+	histories := 25
+	if testing.Short() { // the race detector's run
+		histories = 5
+	}
 	ledgertest.Run(t, ledgertest.Harness{
 		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger {
 			cfg := small(tb.TempDir(), o.Now)
