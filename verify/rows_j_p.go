@@ -18,6 +18,20 @@ func rowsJToP() []Row {
 			SignatureHeaders: []string{"X-Hub-Signature"},
 		},
 		{
+			Name: "jobber", Title: "Jobber",
+			Docs:        "https://developer.getjobber.com/docs/using_jobbers_api/setting_up_webhooks/",
+			Unconfirmed: []string{"which parts name an event for ever", "how long Jobber retries"},
+			// The secret is that of the OAuth client.
+			Modes: []Mode{{Name: "signature", HMAC: &HMAC{
+				Scheme: Scheme{Sig: "header:X-Jobber-Hmac-SHA256", Encoding: Base64, Signed: "{body}"},
+			}}},
+			ID:   []string{"json:data.webHookEvent.topic+json:data.webHookEvent.itemId+json:data.webHookEvent.occurredAt"},
+			Type: []string{"json:data.webHookEvent.topic"},
+			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			Window: unknownWindow, Patience: second,
+			SignatureHeaders: []string{"X-Jobber-Hmac-SHA256"},
+		},
+		{
 			Name: "jotform", Title: "Jotform",
 			Docs:        "https://www.jotform.com/help/245-how-to-setup-a-webhook-with-jotform/",
 			Unconfirmed: []string{"how long Jotform retries"},
@@ -47,15 +61,16 @@ func rowsJToP() []Row {
 		{
 			Name: "klaviyo", Title: "Klaviyo system webhooks",
 			Docs:        "https://developers.klaviyo.com/en/docs/working_with_system_webhooks",
-			Unconfirmed: []string{"where events, their IDs and types are", "how long Klaviyo retries", "the unit of the timestamp"},
+			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Klaviyo retries", "the unit of the timestamp"},
 			// The time comes last and without a separator. Webhooks of flows are unsigned.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:Klaviyo-Signature", Signed: "{body}{timestamp}", Timestamp: "header:Klaviyo-Timestamp", Unit: AnyTime,
 			}}}},
-			ID: []string{"json:id"}, Type: []string{"json:topic"},
+			ID: []string{"json:external_id", "json:id"}, Type: []string{"json:topic"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 10 * second,
 			Batch:            &Batch{Path: "data", Optional: true},
+			EventHeaders:     []string{"Klaviyo-Webhook-Id"}, // the subscription
 			SignatureHeaders: []string{"Klaviyo-Signature", "Klaviyo-Timestamp"},
 		},
 		{
@@ -544,7 +559,7 @@ func rowsJToP() []Row {
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{
 				Scheme: Scheme{Sig: "header:X-SHA2-Signature", Signed: "{body}"},
 			}}},
-			ID: []string{"json:payload.object.id+json:payload.action+json:payload.object.completed_at_iso8601"}, Type: []string{"json:payload.action"},
+			ID: []string{"json:payload.action+json:payload.object.id+json:payload.object.completed_at_iso8601"}, Type: []string{"json:payload.action"},
 			NeverID: []string{"json:payload.object.id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Retries: 13 * hour, Window: 3 * day, Patience: 10 * second,
@@ -558,7 +573,7 @@ func rowsJToP() []Row {
 				Scheme: Scheme{Sig: "header:X-Onfleet-Signature", Signed: "{body}"},
 			}}},
 			Methods: []string{"POST", "GET"},
-			ID:      []string{"json:taskId+json:triggerId+json:time", "json:workerId+json:triggerId+json:time"}, Type: []string{"json:triggerId"},
+			ID:      []string{"json:triggerId+json:taskId+json:time", "json:triggerId+json:workerId+json:time"}, Type: []string{"json:triggerId"},
 			NeverID: []string{"json:taskId", "json:workerId"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Retries: day, Window: 3 * day, Patience: 10 * second,
@@ -627,7 +642,7 @@ func rowsJToP() []Row {
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{
 				Scheme: Scheme{Sig: "query:signature", Signed: "{body}"},
 			}}},
-			ID: []string{"json:data.id+json:event+json:data.date_modified"}, Type: []string{"json:event"},
+			ID: []string{"json:event+json:data.id+json:data.date_modified"}, Type: []string{"json:event"},
 			NeverID: []string{"json:data.id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 20 * second,
@@ -642,7 +657,7 @@ func rowsJToP() []Row {
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Digest: SHA512,
 				Scheme: Scheme{Sig: "header:X-Paystack-Signature", Signed: "{body}"},
 			}}},
-			ID: []string{"json:data.id+json:event"}, Type: []string{"json:event"},
+			ID: []string{"json:event+json:data.id"}, Type: []string{"json:event"},
 			NeverID: []string{"json:data.reference", "json:data.id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true, BodyStable: true,
 			Retries: 3 * day, Window: 4 * day, Patience: 10 * second,
