@@ -89,7 +89,7 @@ func TestConformance(t *testing.T) {
 		InjectCommitError: func(l dedupe.Ledger, err error) { l.(*running).FailNext(err) },
 		DiskUsage:         func(tb ledgertest.TB, l dedupe.Ledger) int64 { return allocated(tb, l.(*running).cfg.Dir) },
 		DiskSlack:         16<<20 + 16<<20,
-		Histories:         8,
+		Histories:         histories,
 	})
 }
 
