@@ -188,6 +188,9 @@ func (a *jwtAuth) cut(x *exchange) (*token, Result) {
 			return nil, refuse(ReasonSignatureMalformed, "the token does not follow its scheme's name")
 		}
 	}
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, refuse(ReasonSignatureMalformed, "the token holds line breaks") // which decoders pass over
+	}
 	if strings.Count(text, ".") != 2 {
 		return nil, refuse(ReasonSignatureMalformed, "the token does not have three parts")
 	}
