@@ -60,7 +60,8 @@ func rowsQToR() []Row {
 		{
 			Name: "quicknode", Title: "Quicknode Streams and Webhooks",
 			Docs:        "https://www.quicknode.com/guides/quicknode-products/streams/validating-incoming-streams-webhook-messages",
-			Unconfirmed: []string{"where the event type is", "how long Quicknode retries", "that compressed bodies are signed uncompressed"},
+			Unconfirmed: []string{"where the event type is", "how long Quicknode retries"},
+			// Compressed bodies are signed as they were before: leave compression off.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:X-Qn-Signature", Prefix: "sha256=", PrefixOptional: true,
 				Signed: "{header:X-Qn-Nonce}{timestamp}{body}", Timestamp: "header:X-Qn-Timestamp",
@@ -69,7 +70,6 @@ func rowsQToR() []Row {
 			NeverID: []string{"header:X-Qn-Nonce"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodySigned: true,
 			Window: unknownWindow, Patience: 10 * second,
-			Encodings:        []string{"gzip"},
 			EventHeaders:     []string{"X-Qn-Timestamp"},
 			SignatureHeaders: []string{"X-Qn-Signature", "X-Qn-Nonce", "X-Qn-Timestamp"},
 		},
@@ -156,18 +156,28 @@ func rowsQToR() []Row {
 			Name: "ringcentral", Title: "RingCentral",
 			Docs:        "https://developers.ringcentral.com/guide/notifications/webhooks/creating-webhooks",
 			Unconfirmed: []string{"whether the ID stays the same over retries", "how long RingCentral retries"},
-			Modes:       []Mode{{Name: "token", Token: &Token{In: "header:Verification-Token"}}},
+			Modes:       []Mode{{Name: "token", Token: &Token{In: "header:Verification-Token ?? header:Validation-Token"}}},
 			ID:          []string{"json:uuid"}, Type: []string{"json:event"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver,
 			Window: unknownWindow, Patience: 3 * second,
 			Handshake: []Handshake{{
-				// Events may carry the header as well: those have a UUID.
-				Name: "validation", Method: "POST", Detect: []string{"header:Validation-Token", "!header:Verification-Token", "!json:uuid"},
+				// Events of older subscriptions carry their token in this header, and have
+				// a UUID.
+				Name: "validation", Method: "POST", Detect: []string{"header:Validation-Token", "!json:uuid"},
 				Open: true, Header: map[string]string{"Validation-Token": "{header:Validation-Token}"},
 			}},
 			CredentialHeaders: []string{"Verification-Token", "Validation-Token"},
 		},
 	}
+}
+
+// shipstationMode is ShipStation's signature under the keys of a region.
+func shipstationMode(name, host string) Mode {
+	return Mode{Name: name, Explicit: name != "signature", PublicKey: &PublicKey{Algorithm: RSASHA256,
+		Scheme: Scheme{Sig: "header:X-Shipengine-Rsa-Sha256-Signature", Encoding: Base64, Signed: "{timestamp}.{body}",
+			Timestamp: "header:X-Shipengine-Timestamp", Unit: RFC3339, Tolerance: defaultTolerance},
+		Keys: &KeySource{Kind: "jwks", URL: "https://" + host + "/jwks", KeyID: "header:X-Shipengine-Rsa-Sha256-Key-Id"},
+	}}
 }
 
 func rowsS() []Row {
@@ -198,13 +208,14 @@ func rowsS() []Row {
 		{
 			Name: "samsara", Title: "Samsara",
 			Docs:        "https://developers.samsara.com/docs/webhooks",
-			Unconfirmed: []string{"how the signature is written and what it covers", "where the event ID is", "how long Samsara retries"},
+			Unconfirmed: []string{"where the event ID is", "how long Samsara retries"},
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Secret: SecretBase64, Scheme: Scheme{
 				Sig: "header:X-Samsara-Signature", Prefix: "v1=", Signed: "v1:{timestamp}:{body}", Timestamp: "header:X-Samsara-Timestamp",
 			}}}},
 			ID: []string{"json:eventId"}, Type: []string{"json:eventType"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 10 * second,
+			EventHeaders:     []string{"X-Samsara-Event-Type"},
 			SignatureHeaders: []string{"X-Samsara-Signature", "X-Samsara-Timestamp"},
 		},
 		{
@@ -276,12 +287,11 @@ func rowsS() []Row {
 		{
 			Name: "shipstation", Title: "ShipStation and ShipEngine V2",
 			Docs:        "https://docs.shipstation.com/webhooks",
-			Unconfirmed: []string{"where the public keys are", "which parts name an event for ever", "how long ShipStation retries"},
-			Modes: []Mode{{Name: "signature", PublicKey: &PublicKey{Algorithm: RSASHA256,
-				Scheme: Scheme{Sig: "header:X-Shipengine-Rsa-Sha256-Signature", Encoding: Base64, Signed: "{timestamp}.{body}",
-					Timestamp: "header:X-Shipengine-Timestamp", Unit: RFC3339, Tolerance: defaultTolerance},
-				Keys: &KeySource{Kind: "jwks", URL: "https://api.shipengine.com/jwks", KeyID: "header:X-Shipengine-Rsa-Sha256-Key-Id"},
-			}}},
+			Unconfirmed: []string{"which parts name an event for ever", "how long ShipStation retries"},
+			Modes: []Mode{
+				shipstationMode("signature", "api.shipengine.com"),
+				shipstationMode("eu", "api.eu.shipengine.com"),
+			},
 			ID: []string{"json:resource_url+json:resource_type"}, Type: []string{"json:resource_type"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 10 * second,
@@ -838,7 +848,7 @@ func rowsWToZ() []Row {
 			// The delivery ID is made of the second: two events in one share it.
 			NeverID: []string{"header:X-WC-Webhook-Delivery-ID", "header:X-WC-Webhook-ID", "json:id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodySigned: true,
-			Window: unknownWindow, Patience: 10 * second,
+			Retries: hour, Window: unknownWindow, Patience: 10 * second,
 			// Saving a webhook sends a form that is never signed.
 			Handshake: []Handshake{{Name: "ping", Method: "POST", Detect: []string{"form:webhook_id", "!header:X-WC-Webhook-Signature"}, Open: true}},
 			EventHeaders: []string{"X-WC-Webhook-Topic", "X-WC-Webhook-Resource", "X-WC-Webhook-Event", "X-WC-Webhook-ID", "X-WC-Webhook-Delivery-ID",
