@@ -41,7 +41,21 @@ func rowsJToP() []Row {
 			// An edited submission comes again under its ID.
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver,
 			Window: unknownWindow, Patience: 10 * second,
-			CredentialParams: []string{"query:token"},
+		},
+		{
+			Name: "kinde", Title: "Kinde",
+			Docs: "https://docs.kinde.com/integrate/webhooks/about-webhooks/",
+			// The whole body is a token whose claims are the event. It has no claim that
+			// a library would read as its time.
+			Modes: []Mode{{Name: "jwt", JWT: &JWT{
+				In: "body:", Algorithms: []string{"RS256"},
+				Keys: &KeySource{Kind: "jwks", URL: "https://{option:domain}/.well-known/jwks"},
+			}}},
+			ID: []string{"json:event_id"}, Type: []string{"json:type"},
+			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
+			Retries: 36 * hour, Window: 3 * day, Patience: 10 * second,
+			EventHeaders: []string{"Webhook-Id"},
+			Options:      []string{"domain"},
 		},
 		{
 			Name: "klarna", Title: "Klarna",
@@ -137,7 +151,8 @@ func rowsJToP() []Row {
 			}}}},
 			ID: []string{"header:Linear-Delivery"}, Type: []string{"header:Linear-Event", "json:type"},
 			NeverID: []string{"json:webhookId", "json:data.id"},
-			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodySigned: true, Guard: GuardFlag,
+			// Every attempt has a time of its own in the body.
+			NoID: NoIDBodyHash, OnConflict: OnConflictAck, BodySigned: true, Guard: GuardFlag,
 			Retries: 8 * hour, Window: 2 * day, Patience: 5 * second,
 			EventHeaders:     []string{"Linear-Delivery", "Linear-Event", "Linear-Timestamp"},
 			SignatureHeaders: []string{"Linear-Signature"},
@@ -163,7 +178,7 @@ func rowsJToP() []Row {
 		},
 		{
 			Name: "linq", Title: "Linq",
-			Docs:        "https://apidocs.linqapp.com/documentation/webhooks",
+			Docs:        "https://apidocs.linqapp.com/",
 			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Linq retries"},
 			Modes:       []Mode{{Name: "hmac", HMAC: &HMAC{Scheme: standardWebhooks("Webhook", "v1"), Secret: SecretWhsec}}},
 			ID:          []string{"header:Webhook-Id"}, Type: []string{"json:type"},
@@ -236,8 +251,7 @@ func rowsJToP() []Row {
 			NeverID: []string{"form:data[id]"}, // the subscriber
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver,
 			Window: unknownWindow, Patience: 10 * second,
-			Handshake:        []Handshake{{Name: "test of the address", Method: "GET", Verify: true}},
-			CredentialParams: []string{"query:token"},
+			Handshake: []Handshake{{Name: "test of the address", Method: "GET", Verify: true}},
 		},
 		{
 			Name: "mailersend", Title: "MailerSend",
@@ -305,8 +319,7 @@ func rowsJToP() []Row {
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver,
 			Window: day, Patience: 5 * second,
 			// Without a text, nothing is posted.
-			Answer:           Answer{Status: 200, ContentType: "application/json", Body: Text("{}")},
-			CredentialParams: []string{"form:token", "json:token"},
+			Answer: Answer{Status: 200, ContentType: "application/json", Body: Text("{}")},
 		},
 		{
 			Name: "mercury", Title: "Mercury",
@@ -348,7 +361,7 @@ func rowsJToP() []Row {
 		},
 		{
 			Name: "modern_treasury", Title: "Modern Treasury",
-			Docs:        "https://docs.moderntreasury.com/platform/docs/webhooks-overview",
+			Docs:        "https://docs.moderntreasury.com/",
 			Unconfirmed: []string{"whether the ID stays the same over retries", "where the type is", "how long Modern Treasury retries"},
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{
 				Scheme: Scheme{Sig: "header:X-Signature", Signed: "{body}"},
@@ -361,7 +374,7 @@ func rowsJToP() []Row {
 		},
 		{
 			Name: "mollie", Title: "Mollie",
-			Docs:        "https://docs.mollie.com/reference/webhooks-best-practices",
+			Docs:        "https://docs.mollie.com/reference/webhooks-new",
 			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Mollie retries"},
 			// Classic webhooks (id=tr_…) are unsigned and have no event ID: the same ID
 			// comes for every change of a payment. They belong to a source of their own.
@@ -423,7 +436,6 @@ func rowsJToP() []Row {
 				Name: "validation", Method: "POST", Detect: []string{"query:validationToken ?? query:validationtoken"}, Open: true,
 				Body: "{query:validationToken ?? query:validationtoken}",
 			}},
-			CredentialParams: []string{"json:value"},
 		},
 		{
 			Name: "msteams_outgoing", Title: "Microsoft Teams outgoing webhooks",
@@ -455,7 +467,7 @@ func rowsJToP() []Row {
 		},
 		{
 			Name: "netlify", Title: "Netlify deploy notifications",
-			Docs:        "https://docs.netlify.com/site-deploys/notifications/",
+			Docs:        "https://docs.netlify.com/site-deploys/deploy-notifications/",
 			Unconfirmed: []string{"which parts name an event for ever", "where the type is", "how long Netlify retries"},
 			// The token has no time.
 			Modes: []Mode{{Name: "jws", JWT: &JWT{In: "header:X-Webhook-Signature", Algorithms: []string{"HS256"},
@@ -609,7 +621,7 @@ func rowsJToP() []Row {
 		},
 		{
 			Name: "paddle", Title: "Paddle Billing",
-			Docs: "https://developer.paddle.com/webhooks/signature-verification",
+			Docs: "https://developer.paddle.com/webhooks/about/signature-verification",
 			// Paddle's own libraries allow five seconds, which a full queue uses up.
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:Paddle-Signature", Format: FormatKV, Sep: ";", Key: "h1", Signed: "{timestamp}:{body}",
@@ -623,7 +635,7 @@ func rowsJToP() []Row {
 		},
 		{
 			Name: "pagerduty", Title: "PagerDuty v3",
-			Docs: "https://developer.pagerduty.com/docs/verifying-signatures",
+			Docs: "https://docs.pagerduty.com/developer/verifying-webhook-signatures",
 			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{
 				Sig: "header:X-PagerDuty-Signature", Format: FormatKV, Key: "v1", Signed: "{body}",
 			}}}},
@@ -756,8 +768,7 @@ func rowsJToP() []Row {
 			NeverID: []string{"json:masterRef"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodyStable: true,
 			Retries: hour, Window: 2 * day, Patience: 10 * second,
-			CredentialParams: []string{"json:secret"},
-			Options:          []string{"token_header"},
+			Options: []string{"token_header"},
 		},
 		{
 			Name: "pusher", Title: "Pusher Channels",
