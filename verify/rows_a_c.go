@@ -228,6 +228,17 @@ func rowsA() []Row {
 			Options:           []string{"registration_pending"},
 		},
 		{
+			Name: "ashby", Title: "Ashby",
+			Docs:        "https://developers.ashbyhq.com/docs/authenticating-webhooks",
+			Unconfirmed: []string{"how long Ashby retries"},
+			Modes:       []Mode{{Name: "signature", HMAC: bodyHMAC("Ashby-Signature", "sha256=", "")}},
+			ID:          []string{"json:action+json:data.application.id+json:data.application.updatedAt"}, Type: []string{"json:action"},
+			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
+			Retries: day, Window: unknownWindow, Patience: 10 * second,
+			Handshake:        []Handshake{{Name: "ping", Method: "POST", Detect: []string{"json:action=ping"}, Verify: true}},
+			SignatureHeaders: []string{"Ashby-Signature"},
+		},
+		{
 			Name: "assemblyai", Title: "AssemblyAI",
 			Docs:        "https://www.assemblyai.com/docs/deployment/webhooks",
 			Unconfirmed: []string{"how long AssemblyAI retries"},
