@@ -100,9 +100,8 @@ func rowsQToR() []Row {
 		// Older accounts send the headers under Svix's names.
 		svixRow(Row{
 			Name: "recall_ai", Title: "Recall.ai",
-			Docs:        "https://docs.recall.ai/docs/authenticating-requests-from-recallai",
-			Unconfirmed: []string{"where the event type is", "whether the ID stays the same over retries", "how long Recall.ai retries"},
-			Type:        []string{"json:event"}, OnConflict: OnConflictDeliver,
+			Docs: "https://docs.recall.ai/docs/authenticating-requests-from-recallai",
+			Type: []string{"json:event"},
 		}, "Webhook", "Svix"),
 		{
 			Name: "recurly", Title: "Recurly",
@@ -495,12 +494,12 @@ func rowsTToV() []Row {
 	return []Row{
 		{
 			Name: "tally", Title: "Tally",
-			Docs:        "https://tally.so/help/webhooks",
-			Unconfirmed: []string{"whether the ID stays the same over retries", "how long Tally retries"},
+			Docs:        "https://developers.tally.so/",
+			Unconfirmed: []string{"whether the ID stays the same over retries"},
 			Modes:       []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{Sig: "header:Tally-Signature", Encoding: Base64, Signed: "{body}"}}}},
 			ID:          []string{"json:eventId"}, Type: []string{"json:eventType"},
 			NoID: NoIDBodyHash, OnConflict: OnConflictDeliver, IDSigned: true, BodySigned: true,
-			Window: unknownWindow, Patience: 10 * second,
+			Retries: 32 * hour, Window: 3 * day, Patience: 10 * second,
 			SignatureHeaders: []string{"Tally-Signature"},
 		},
 		{
@@ -517,8 +516,7 @@ func rowsTToV() []Row {
 		},
 		{
 			Name: "telnyx", Title: "Telnyx",
-			Docs:        "https://developers.telnyx.com/docs/voice/programmable-voice/receiving-webhooks",
-			Unconfirmed: []string{"how long Telnyx retries"},
+			Docs: "https://developers.telnyx.com/development/api-fundamentals/webhooks/receiving-webhooks",
 			Modes: []Mode{{Name: "signature", PublicKey: &PublicKey{Algorithm: Ed25519, Scheme: Scheme{
 				Sig: "header:Telnyx-Signature-Ed25519", Encoding: Base64, Signed: "{timestamp}|{body}",
 				Timestamp: "header:Telnyx-Timestamp", Tolerance: defaultTolerance,
