@@ -839,15 +839,15 @@ func rowsWToZ() []Row {
 		},
 		{
 			Name: "woocommerce", Title: "WooCommerce",
-			Docs:        "https://woocommerce.com/document/webhooks/",
-			Unconfirmed: []string{"whether WooCommerce retries", "which answers it wants"},
-			Modes:       []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{Sig: "header:X-WC-Webhook-Signature", Encoding: Base64, Signed: "{body}"}}}},
-			Type:        []string{"header:X-WC-Webhook-Topic"},
+			Docs:  "https://woocommerce.com/document/webhooks/",
+			Modes: []Mode{{Name: "signature", HMAC: &HMAC{Scheme: Scheme{Sig: "header:X-WC-Webhook-Signature", Encoding: Base64, Signed: "{body}"}}}},
+			Type:  []string{"header:X-WC-Webhook-Topic"},
 			// The delivery ID is made of the second: two events in one share it.
 			NeverID: []string{"header:X-WC-Webhook-Delivery-ID", "header:X-WC-Webhook-ID", "json:id"},
 			NoID:    NoIDBodyHash, OnConflict: OnConflictDeliver, BodySigned: true,
-			Retries: hour, Window: unknownWindow, Patience: 10 * second,
-			// Saving a webhook sends a form that is never signed.
+			Retries: hour, Window: day, Patience: 60 * second,
+			// Nothing is retried. Saving a webhook sends a form that is never signed and wants
+			// exactly 200.
 			Handshake: []Handshake{{Name: "ping", Method: "POST", Detect: []string{"form:webhook_id", "!header:X-WC-Webhook-Signature"}, Open: true}},
 			EventHeaders: []string{"X-WC-Webhook-Topic", "X-WC-Webhook-Resource", "X-WC-Webhook-Event", "X-WC-Webhook-ID", "X-WC-Webhook-Delivery-ID",
 				"X-WC-Webhook-Source"},
