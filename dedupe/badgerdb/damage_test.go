@@ -14,6 +14,7 @@ import (
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/badgerdb"
+	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
 
@@ -417,8 +418,8 @@ func TestDiskLowRefusesIntakeOnly(t *testing.T) {
 // More open events than a transaction has room for are carried, and forgotten
 // again when they are closed.
 func TestManyCarried(t *testing.T) {
-	now := time.Now()
-	cfg := small(t.TempDir(), func() time.Time { return now })
+	clock := ledgertest.NewClock(time.Now())
+	cfg := small(t.TempDir(), clock.Now)
 	cfg.MemTable = 2 << 20
 	cfg.Retention = dedupe.Retention{Body: 24 * time.Hour, Meta: 24 * time.Hour, Audit: 24 * time.Hour}
 	db := start(t, cfg)
@@ -430,7 +431,7 @@ func TestManyCarried(t *testing.T) {
 		}
 		accept(t, db, reqs...)
 	}
-	now = now.Add(48 * time.Hour)
+	clock.Advance(48 * time.Hour)
 	if x, err := db.Expire(t.Context()); err != nil || x.Carried != n {
 		t.Fatalf("expire: %+v %v, want %d carried", x, err, n)
 	}
@@ -446,13 +447,13 @@ func TestManyCarried(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.Results = append(b.Results, &dedupe.Result{Lease: l, State: event.Delivered, Attempt: event.Attempt{
-				Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: now, Outcome: event.Outcome2xx}})
+				Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: clock.Now(), Outcome: event.Outcome2xx}})
 		}
 		if err := db.Commit(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	now = now.Add(72 * time.Hour)
+	clock.Advance(72 * time.Hour)
 	if x, err := db.Expire(t.Context()); err != nil || x.Carried != 0 {
 		t.Fatalf("expire after all was delivered: %+v %v", x, err)
 	}
@@ -462,20 +463,20 @@ func TestManyCarried(t *testing.T) {
 }
 
 func TestClockFarAheadHoldsExpiry(t *testing.T) {
-	now := time.Now()
-	cfg := small(t.TempDir(), func() time.Time { return now })
+	clock := ledgertest.NewClock(time.Now())
+	cfg := small(t.TempDir(), clock.Now)
 	cfg.Retention = dedupe.Retention{Body: time.Hour, Meta: time.Hour, Audit: time.Hour}
 	db := start(t, cfg)
 	accept(t, db, request("s", "1", "b"))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(48 * time.Hour)
+	clock.Advance(48 * time.Hour)
 	db = start(t, cfg)
 	if x, err := db.Expire(t.Context()); err != nil || !x.Held {
 		t.Fatalf("expire: %+v %v, want it held", x, err)
 	}
-	now = now.Add(61 * time.Minute)
+	clock.Advance(61 * time.Minute)
 	if x, err := db.Expire(t.Context()); err != nil || x.Held || x.Buckets == 0 {
 		t.Fatalf("an hour later: %+v %v, want buckets dropped", x, err)
 	}
@@ -483,8 +484,8 @@ func TestClockFarAheadHoldsExpiry(t *testing.T) {
 
 // A clock set back neither reuses a ref nor moves time backwards.
 func TestClockSetBack(t *testing.T) {
-	now := time.Now()
-	cfg := small(t.TempDir(), func() time.Time { return now })
+	clock := ledgertest.NewClock(time.Now())
+	cfg := small(t.TempDir(), clock.Now)
 	db := start(t, cfg)
 	a := request("s", "1", "b", "t")
 	accept(t, db, a)
@@ -492,7 +493,7 @@ func TestClockSetBack(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(-72 * time.Hour)
+	clock.Advance(-72 * time.Hour)
 	db = start(t, cfg)
 	b := request("s", "2", "b", "t")
 	accept(t, db, b)
