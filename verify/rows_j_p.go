@@ -137,6 +137,7 @@ func rowsJToP() []Row {
 			NoID: NoIDBodyHash, OnConflict: OnConflictAck, IDSigned: true, BodySigned: true,
 			Window: unknownWindow, Patience: 2 * second,
 			Batch:            &Batch{Path: "events"},
+			Answer:           Answer{Status: 200}, // and no body, for the Verify button
 			SignatureHeaders: []string{"X-Line-Signature"},
 		},
 		{
