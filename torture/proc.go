@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ var errEnded = errors.New("gateway ended by itself")
 type Layout struct {
 	Dir  string // config, token, log: survives everything
 	Data string // the ledger's directory; may be on the file system that fails
+
+	Reserve, Ballast string // of the ledger's disk; "" is small, as the disks are
 }
 
 func (l Layout) secretFile(s Source) string { return filepath.Join(l.Dir, s.Name+".secret") }
@@ -70,7 +73,8 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen = %q\ndrain = \"5s\"\n[admin]\nlisten = %q\ntoken_file = %q\n",
 		p.Public, p.Admin, filepath.Join(at.Dir, "admin.token"))
-	fmt.Fprintf(&b, "[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\n", at.Data)
+	reserve, ballast := cmp.Or(at.Reserve, "32MiB"), cmp.Or(at.Ballast, "16MiB")
+	fmt.Fprintf(&b, "[store]\ndriver = \"badger\"\npath = %q\nreserve = %q\nballast = %q\n", at.Data, reserve, ballast)
 	named := map[string]bool{}
 	for _, s := range sources {
 		fmt.Fprintf(&b, "[[source]]\nname = %q\nprovider = %q\nsecrets = [%q]\non_conflict = %q\ntargets = [%s]\n",
