@@ -172,3 +172,88 @@ func FuzzUnquoteKey(f *testing.F) {
 		}
 	})
 }
+
+// FuzzVerifyJWT throws tokens at the JWT family; none is ever authentic.
+func FuzzVerifyJWT(f *testing.F) {
+	var vs []*Verifier
+	for _, name := range []string{"messagebird", "jira_connect"} {
+		vs = append(vs, fuzzed(f, name, "", fuzzSecret, nil))
+	}
+	row := jwksRow()
+	row.Modes[0].JWT.Keys = nil
+	pairs := signers(f)
+	vs = append(vs, mustNew(f, Config{Row: row, PublicKeys: secrets(pemKey(f, pairs[RSASHA256].Public()), pemKey(f, pairs[ECDSASHA256].Public()))}))
+	for _, tok := range []string{"a.b.c", "..", "eyJhbGciOiJub25lIn0.e30.", "eyJhbGciOiJIUzI1NiJ9.e30.AAAA", "eyJhbGciOiJSUzI1NiIsImNyaXQiOltdfQ.e30.AAAA", "eyJhbGciOiJFUzI1NiJ9.W10.AAAA"} {
+		f.Add(tok, []byte("{}"))
+	}
+	f.Fuzz(func(t *testing.T, tok string, body []byte) {
+		for _, v := range vs {
+			h := http.Header{"Authorization": {tok}, "Messagebird-Signature-Jwt": {tok}}
+			if res := v.Verify(&Request{Method: "POST", URL: "https://a.test/in", Header: h, Body: body, Now: time.Unix(1767225600, 0)}); res.Reason == OK || res.Events != nil {
+				t.Fatalf("forged token: %+v", res)
+			}
+		}
+	})
+}
+
+// FuzzVerifyCustom throws bodies and queries at the schemes of their own.
+func FuzzVerifyCustom(f *testing.F) {
+	var vs []*Verifier
+	pairs := signers(f)
+	for _, name := range []string{"adyen", "alexa", "aws_sns", "braintree", "connectwise_psa", "contentful", "ebay", "hook0", "keygen", "lark",
+		"mercado_pago", "paddle_classic", "paypal", "plivo", "smartthings", "unisender_go", "vonage_sms", "wechat_official", "wechat_safe"} {
+		row := lookup(f, name)
+		vs = append(vs, mustNew(f, trialConfig(f, row, row.Modes[0], pairs)))
+	}
+	f.Add("sig", "signature=00&timestamp=1&nonce=a", "application/json", []byte(`{"notificationItems":[{"NotificationRequestItem":{"additionalData":{"hmacSignature":"AAAA"}}}],"auth":"00","Type":"Notification","encrypt":"AAAA"}`))
+	f.Add("t=1,h=a b,v1=00", "sig=00", "application/x-www-form-urlencoded", []byte("bt_signature=a|b&bt_payload=AAAA&p_signature=AAAA"))
+	f.Add(`keyid="/pl/a",signature="AAAA",headers="(request-target) digest date"`, "msg_signature=00&echostr=AAAA", "text/xml", []byte("<xml><Encrypt>AAAA</Encrypt></xml>"))
+	f.Fuzz(func(t *testing.T, sig, query, ct string, body []byte) {
+		h := http.Header{"Content-Type": {ct}, "Date": {"Thu, 01 Jan 2026 00:00:00 GMT"}, "Authorization": {sig}}
+		for _, name := range []string{"X-Contentful-Signature", "X-Contentful-Signed-Headers", "X-Hook0-Signature", "Keygen-Signature", "X-Lark-Signature", "X-Signature",
+			"Paypal-Transmission-Sig", "X-Plivo-Signature-V3", "X-Plivo-Signature-V3-Nonce", "X-Content-Signature", "X-Ebay-Signature", "Signature-256"} {
+			h.Set(name, sig)
+		}
+		for _, v := range vs {
+			for _, method := range []string{"POST", "GET"} {
+				res := v.Verify(&Request{Method: method, URL: "https://a.test/in?" + query, RawQuery: query, Header: h, Body: body, Now: time.Unix(1767225600, 0)})
+				if res.Events != nil || res.Reason == OK && res.Handshake == nil {
+					t.Fatalf("%s: forged request: %+v", v.row.Name, res)
+				}
+			}
+		}
+	})
+}
+
+// FuzzBatches takes hostile bodies apart by every shape of a batch.
+func FuzzBatches(f *testing.F) {
+	for _, s := range []string{`{"a":[{"b":[1,{}]},{}]}`, "{}\n{}", "<a><b><c>1</c></b></a>", "x=%5B1%5D", `[[]]`} {
+		f.Add([]byte(s))
+	}
+	var vs []*Verifier
+	for _, b := range []*Batch{{Path: "a[].b", Also: []string{"a[].c"}}, {Path: "[].b"}, {Lines: true}, {Path: "xml:b/c"}, {Path: "form:x"}, {Path: "a", Whole: true}} {
+		vs = append(vs, mustNew(f, Config{Row: Row{Name: "b", Batch: b, ID: []string{"json:id+parent:p|sha256", "key:*a,b*", "xml:a", "body:x"}, Modes: []Mode{{Name: "none", None: true}}}}))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, v := range vs {
+			for _, ct := range []string{"application/json", "application/x-www-form-urlencoded"} {
+				res := v.Verify(&Request{Method: "POST", Header: http.Header{"Content-Type": {ct}}, Body: body})
+				for _, e := range res.Events {
+					_ = body[e.Offset : e.Offset+e.Length]
+				}
+			}
+		}
+	})
+}
+
+// FuzzExplain explains anything; it never panics.
+func FuzzExplain(f *testing.F) {
+	v := fuzzed(f, "github", "", fuzzSecret, nil)
+	f.Add("sha256=00", []byte(`{"a":"\u00e9"}`))
+	f.Fuzz(func(t *testing.T, sig string, body []byte) {
+		e := v.Explain(&Request{Method: "POST", URL: "https://a.test/", Header: http.Header{"X-Hub-Signature-256": {sig}}, Body: body}, Hints{})
+		if len(e.Causes) == 0 || e.String() == "" {
+			t.Fatalf("no cause: %+v", e)
+		}
+	})
+}
