@@ -119,7 +119,7 @@ url = "http://127.0.0.1:9/"
 	if faults.Failed() {
 		b.Fatal(faults)
 	}
-	gen, err := build(cfg)
+	gen, err := build(cfg, nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

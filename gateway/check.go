@@ -16,6 +16,8 @@ type checker struct {
 	cfg    *Config
 	rep    *report
 	strict bool
+
+	faulty map[string]bool // providers of the file that can't be used
 }
 
 // namePattern is what sources and targets may be called.
@@ -29,6 +31,7 @@ func (c *checker) run() {
 	c.listeners()
 	c.store()
 	c.rest()
+	c.providers()
 	c.sources()
 	c.targets()
 	c.retention()

@@ -37,10 +37,10 @@ func (c *checker) sourceRow(s *SourceConfig, n *node) (verify.Row, bool) {
 		c.rep.at(n.or("provider"), "this source has no provider", `name one of "onceward providers list"; for unsigned traffic write provider = "none"`)
 		return verify.Row{}, false
 	}
-	row, ok := verify.Lookup(s.Provider)
+	row, ok := c.cfg.Provider(s.Provider)
 	if !ok {
 		var names []string
-		for _, r := range verify.Providers() {
+		for _, r := range append(verify.Providers(), c.cfg.Providers...) {
 			names = append(names, r.Name)
 		}
 		c.rep.at(n.or("provider"), "unknown provider "+strconv.Quote(s.Provider), meant(s.Provider, names, `"onceward providers list" shows all`))
@@ -50,7 +50,8 @@ func (c *checker) sourceRow(s *SourceConfig, n *node) (verify.Row, bool) {
 		c.rep.at(n.or("provider"), "nobody has confirmed of "+row.Name+": "+strings.Join(row.Unconfirmed, ", "),
 			"try it with a real event, then write accept_unconfirmed = true")
 	}
-	return row, true
+	s.row = row
+	return row, !c.faulty[row.Name]
 }
 
 // sourcePolicy checks what the source says over its row, and fills in what it
@@ -208,35 +209,6 @@ func (c *checker) target(n *node, name string) {
 	c.rep.at(n, "there is no target "+strconv.Quote(name), meant(name, names, "add a [[target]] of that name"))
 }
 
-// sourceVerifier builds the verifier as the gateway will, so that all of its
-// faults are known before anything is served.
-func (c *checker) sourceVerifier(s *SourceConfig, n *node, row verify.Row) {
-	secrets := c.secrets(s.Secrets, n.get("secrets"), true)
-	keys := c.secrets(s.PublicKeys, n.get("public_keys"), false)
-	given := len(s.Secrets) + len(s.PublicKeys)
-	v, err := verify.New(verify.Config{
-		Row: row, Auth: s.Auth, Secrets: secrets, PublicKeys: keys, PublicURL: s.PublicURL, Options: s.Options,
-		Batch: s.Batch, MaxBatch: s.MaxElements + 1, Tolerance: time.Duration(s.Tolerance), Guard: verify.Guard(s.Guard),
-	})
-	if err != nil {
-		for _, e := range each(err) {
-			c.rep.at(verifierPlace(n, e.Error()), e.Error(), `"onceward providers show `+row.Name+`" says what it takes`)
-		}
-		return
-	}
-	s.Auth = v.Mode()
-	switch {
-	case !v.Offline():
-		s.verifier = v
-		c.unset(s, n, "the other secrets are used without it")
-	case given == 0:
-		c.rep.at(n.or("provider"), "this source has nothing to verify with", `write secrets = ["${env:NAME}"]; unsigned traffic needs provider = "none"`)
-	default:
-		s.offline = "none of its secrets is set"
-		c.unset(s, n, "until then source "+strconv.Quote(s.Name)+" is offline and answers 503; set it")
-	}
-}
-
 // unset says loudly which secrets are not there, and what that means.
 func (c *checker) unset(s *SourceConfig, n *node, remedy string) {
 	for _, l := range []struct {
@@ -254,29 +226,4 @@ func (c *checker) unset(s *SourceConfig, n *node, remedy string) {
 			c.rep.add(at, !c.strict, shown(at)+" is not set", remedy)
 		}
 	}
-}
-
-// each is the parts of a joined error.
-func each(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range j.Unwrap() {
-			all = append(all, each(e)...)
-		}
-		return all
-	}
-	return []error{err}
-}
-
-// verifierPlace guesses from its words which key a fault of verify is about.
-func verifierPlace(n *node, text string) *node {
-	for _, k := range []struct{ word, key string }{
-		{"option", "options"}, {"public key", "public_keys"}, {"secret", "secrets"}, {"mode", "auth"}, {"auth", "auth"},
-		{"batch", "batch"}, {"tolerance", "tolerance"}, {"guard", "guard"}, {"public URL", "public_url"},
-	} {
-		if strings.Contains(text, k.word) && n.get(k.key) != nil {
-			return n.get(k.key)
-		}
-	}
-	return n.or("provider")
 }

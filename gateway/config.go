@@ -30,8 +30,10 @@ type Config struct {
 	Store     StoreConfig     `toml:"store"`
 	Retention RetentionConfig `toml:"retention"`
 	Log       LogConfig       `toml:"log"`
-	Sources   []SourceConfig  `toml:"source,omitempty"`
-	Targets   []TargetConfig  `toml:"target,omitempty"`
+	// Providers are senders beside the built-in ones, in the same terms.
+	Providers []verify.Row   `toml:"provider,omitempty"`
+	Sources   []SourceConfig `toml:"source,omitempty"`
+	Targets   []TargetConfig `toml:"target,omitempty"`
 
 	file string // as given to Parse; names the file in faults of later stages
 	dir  string // relative paths start here
@@ -97,7 +99,7 @@ type LogConfig struct {
 type SourceConfig struct {
 	// Name is its identity, [a-z0-9][a-z0-9_-]{0,62}. Required.
 	Name string `toml:"name"`
-	// Provider names a row of the provider table. Required.
+	// Provider names a built-in provider or one of this file. Required.
 	Provider string `toml:"provider"`
 	// Auth picks a mode of the row. Default: the row's safest.
 	Auth string `toml:"auth,omitzero"`
@@ -137,6 +139,14 @@ type SourceConfig struct {
 	BodyLimit Size `toml:"body_limit,omitzero"`
 	// Tolerance is how far a signed timestamp may be off. Default: the row's.
 	Tolerance Duration `toml:"tolerance,omitzero"`
+	// Roots are certificates, as PEM, that fetched certificates are traced back
+	// to where the row demands it. Default: the system's.
+	Roots string `toml:"roots,omitzero"`
+	// Registration is "pending" while the provider is to hand over the secret:
+	// the first one that arrives is kept in captured/NAME.secret inside the
+	// store's directory and used from then on. Until then anyone may hand one
+	// over. Default: no secret is taken from a request.
+	Registration string `toml:"registration,omitzero"`
 	// Options are the settings of the row, by its names.
 	Options map[string]string `toml:"options,omitzero"`
 	// AcceptUnconfirmed takes a row with facts that nobody has confirmed.
@@ -146,6 +156,8 @@ type SourceConfig struct {
 	// Retention replaces the general one, field by field.
 	Retention RetentionConfig `toml:"retention,omitzero"`
 
+	row      verify.Row
+	made     verify.Config    // what the file says of the verifier
 	offline  string           // why it has no verifier; "" when it has one
 	verifier *verify.Verifier // nil when offline or faulty
 }
@@ -269,6 +281,17 @@ func (c *Config) TokenFile() string {
 
 // File is the name under which the configuration was read.
 func (c *Config) File() string { return c.file }
+
+// Provider finds what is known of a provider: a built-in one, or one of this
+// configuration.
+func (c *Config) Provider(name string) (verify.Row, bool) {
+	for _, row := range c.Providers {
+		if row.Name == name {
+			return row, true
+		}
+	}
+	return verify.Lookup(name)
+}
 
 // Source finds a source by name.
 func (c *Config) Source(name string) (*SourceConfig, bool) {

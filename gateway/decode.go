@@ -20,6 +20,7 @@ var (
 	secretType = reflect.TypeFor[SecretConfig]()
 	textType   = reflect.TypeFor[encoding.TextUnmarshaler]()
 	sizeType   = reflect.TypeFor[Size]()
+	spanType   = reflect.TypeFor[verify.Duration]()
 )
 
 // value fills v from n.
@@ -31,6 +32,13 @@ func (d *decoder) value(n *node, v reflect.Value) {
 		v.Set(reflect.ValueOf(SecretConfig{Value: verify.NewSecretString(n.text), unset: len(n.unset) > 0}))
 	case v.Type() == sizeType && n.kind == kindInt:
 		d.text(n, v)
+	case v.Type() == spanType:
+		var span Duration
+		d.value(n, reflect.ValueOf(&span).Elem())
+		v.SetInt(int64(span))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, v.Elem())
 	case reflect.PointerTo(v.Type()).Implements(textType) && v.Type() != secretType:
 		if d.want(n, kindString) {
 			d.text(n, v)
@@ -73,6 +81,10 @@ func (d *decoder) plain(n *node, v reflect.Value) {
 		}
 	case reflect.Int:
 		d.int(n, v)
+	case reflect.Int64: // the row's own spelling of a Size
+		var size Size
+		d.value(n, reflect.ValueOf(&size).Elem())
+		v.SetInt(int64(size))
 	case reflect.Float64:
 		d.float(n, v)
 	default:
@@ -93,13 +105,7 @@ func (d *decoder) want(n *node, k kind) bool {
 // table fills a struct and reports the keys it has no field for.
 func (d *decoder) table(n *node, v reflect.Value) {
 	fields := map[string]reflect.Value{}
-	var names []string
-	for i := range v.NumField() {
-		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("toml"), ","); name != "" {
-			fields[name] = v.Field(i)
-			names = append(names, name)
-		}
-	}
+	names := fieldsOf(v, fields)
 	for _, k := range n.keys {
 		el := n.table[k]
 		if f, ok := fields[k]; ok {
@@ -121,6 +127,23 @@ func (d *decoder) table(n *node, v reflect.Value) {
 		}
 		v.Addr().Interface().(*SecretConfig).unset = len(el.unset) > 0
 	}
+}
+
+// fieldsOf fills in the fields of a struct by their keys, those of embedded
+// structs among them, and returns the keys in order.
+func fieldsOf(v reflect.Value, fields map[string]reflect.Value) (names []string) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+		switch {
+		case name != "":
+			fields[name] = v.Field(i)
+			names = append(names, name)
+		case f.Anonymous && f.IsExported() && f.Type.Kind() == reflect.Struct:
+			names = append(names, fieldsOf(v.Field(i), fields)...)
+		}
+	}
+	return names
 }
 
 func (d *decoder) text(n *node, v reflect.Value) {

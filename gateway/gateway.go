@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,10 @@ type Options struct {
 	ConfigData []byte
 	// Now is the wall clock. Default time.Now.
 	Now func() time.Time
+	// Outbound carries what the gateway asks of providers: their public keys and
+	// the addresses they want to have called. Default: direct connections to
+	// public addresses and to no others.
+	Outbound http.RoundTripper
 	// OnReady, when set, is called once everything listens, before Ready.
 	OnReady func()
 }
@@ -53,6 +58,8 @@ type Gateway struct {
 	gen   atomic.Pointer[generation] // in effect
 	open  func() (ledger, error)     // openLedger, but in tests of a failing one
 
+	confirmer *confirmer
+
 	// Set by Run before ready is closed, read-only from there on.
 	ledger        ledger
 	writer        *dedupe.Writer
@@ -63,6 +70,10 @@ type Gateway struct {
 
 	// reloading lets one reload run at a time; a stop holds it for good.
 	reloading sync.Mutex
+	// swapping lets one generation at a time be built and put into effect. It is
+	// taken by reloads and by secrets that are handed over, which a stop waits
+	// for.
+	swapping sync.Mutex
 }
 
 // The phases of a gateway in which it isn't ready.
@@ -83,9 +94,8 @@ func New(cfg *Config, o Options) (*Gateway, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	gen, err := build(cfg)
-	if err != nil {
-		return nil, err
+	if o.Outbound == nil {
+		o.Outbound = publicTransport()
 	}
 	met, err := newInstruments(o.Registry, o)
 	if err != nil {
@@ -93,6 +103,11 @@ func New(cfg *Config, o Options) (*Gateway, error) {
 	}
 	g := &Gateway{opts: o, log: o.Log, start: cfg, met: met, ready: make(chan struct{})}
 	g.open = g.openLedger
+	g.confirmer = newConfirmer(o.Outbound, o.Log, met)
+	gen, err := build(cfg, nil, g.fetcher)
+	if err != nil {
+		return nil, err
+	}
 	g.gen.Store(gen)
 	g.phase.Store(&phaseStarting)
 	return g, nil
@@ -150,6 +165,7 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	s.start("watchdog", func(ctx context.Context) error { return watchdog(ctx, g.log) })
 	s.start("admin", func(ctx context.Context) error { return g.admin.Serve(ctx, g.admis) })
 	s.start("forwarder", g.forwarder.Run)
+	s.start("confirmer", g.confirmer.Run)
 	s.start("receiver", func(ctx context.Context) error { return g.receiver.Serve(ctx, g.ingest) })
 	return nil
 }
@@ -199,6 +215,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 	}
 	err := errors.Join(
 		s.stop("receiver", "forwarder"),
+		s.stop("confirmer"),
 		s.stop("writer"),
 		s.stop("ledger"),
 		s.stop("admin", "watchdog"),
@@ -242,7 +259,7 @@ func (g *Gateway) make() (err error) {
 		return err
 	}
 	g.receiver, err = receiver.New(receiver.Config{
-		Admit: g.writer, Sources: gen.sources, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
+		Admit: g.writer, Sources: gen.sources, Handover: handover{g}, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
 		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version,
 	})
 	if err != nil {

@@ -19,13 +19,19 @@ type generation struct {
 	sources []*receiver.Source
 	trusted []netip.Prefix
 	targets []forward.Target
+	keyed   map[string]keyed // by source; those whose keys are fetched
 }
 
-// build turns a checked configuration into a generation.
-func build(cfg *Config) (*generation, error) {
-	gen := &generation{cfg: cfg, trusted: prefixes(cfg.TrustedProxies)}
+// build turns a checked configuration into a generation. Verifiers of old that
+// hold fetched keys go on where nothing about them changed; fetch, which may
+// be nil, makes what fetches the keys of a source.
+func build(cfg *Config, old *generation, fetch func(source string) verify.Fetcher) (*generation, error) {
+	gen := &generation{cfg: cfg, trusted: prefixes(cfg.TrustedProxies), keyed: map[string]keyed{}}
 	for i := range cfg.Sources {
 		s, err := cfg.Sources[i].build(cfg.Retention)
+		if err == nil {
+			s.Verifier, err = gen.verifier(&cfg.Sources[i], old, fetch)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w", cfg.Sources[i].Name, err)
 		}
@@ -43,12 +49,9 @@ func build(cfg *Config) (*generation, error) {
 
 // build is the source as the receiver takes it.
 func (s *SourceConfig) build(general RetentionConfig) (*receiver.Source, error) {
-	row, ok := verify.Lookup(s.Provider)
-	if !ok {
-		return nil, fmt.Errorf("unknown provider %q", s.Provider)
-	}
+	row := s.row
 	out := &receiver.Source{
-		Name: s.Name, Path: s.ListenPath(), Row: row, Verifier: s.verifier, Offline: s.offline,
+		Name: s.Name, Path: s.ListenPath(), Row: row, Offline: s.offline,
 		Former: s.Formerly, Window: time.Duration(s.Window), Conflict: dedupe.Conflict(s.OnConflict),
 		NoID: verify.NoID(s.NoID), Guard: guardOf(s.Guard), Retention: s.Retention.over(general),
 		BodyLimit: int64(s.BodyLimit), Patience: time.Duration(row.Patience), PublicURL: s.PublicURL,

@@ -16,6 +16,8 @@ import (
 type instruments struct {
 	reloadOK, reloadAt prometheus.Gauge
 	info               *prometheus.GaugeVec
+	fetches, confirms  *prometheus.CounterVec
+	captured           *prometheus.CounterVec
 }
 
 // newRegistry holds the process's own metrics; each gateway has one.
@@ -37,12 +39,18 @@ func newInstruments(reg prometheus.Registerer, o Options) (*instruments, error) 
 			Name: "onceward_config_info", Help: "The configuration in effect, by its hash.",
 		}, []string{"hash"}),
 	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m.fetches = counter("onceward_key_fetches_total", "Documents with public keys that were asked for, by outcome: ok or failed.", "source", "outcome")
+	m.confirms = counter("onceward_confirmations_total", "Addresses called for a handshake, by outcome: ok, failed or dropped.", "source", "outcome")
+	m.captured = counter("onceward_captured_secrets_total", "Secrets that providers handed over and that were kept.", "source")
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "onceward_build_info", Help: "The program that runs.",
 		ConstLabels: prometheus.Labels{"version": o.Version, "revision": o.Revision, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{m.reloadOK, m.reloadAt, m.info, build} {
+	for _, c := range []prometheus.Collector{m.reloadOK, m.reloadAt, m.info, m.fetches, m.confirms, m.captured, build} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -52,11 +52,7 @@ func (g *Gateway) reload(ctx context.Context) (Faults, error) {
 	if err := rep.sorted().Err(); err != nil {
 		return rep.sorted(), err
 	}
-	old := g.gen.Load()
-	gen, err := build(cfg)
-	if err == nil {
-		err = g.swap(old, gen)
-	}
+	old, err := g.replace(cfg)
 	if err != nil {
 		rep.at(nil, err.Error(), "")
 		return rep.sorted(), fmt.Errorf("reload: %w", err)
@@ -115,6 +111,19 @@ func (g *Gateway) wouldGoOffline(cfg *Config, rep *report) {
 				"set its secret, or remove the source")
 		}
 	}
+}
+
+// replace builds a generation of cfg and puts it into effect. It returns the
+// one before.
+func (g *Gateway) replace(cfg *Config) (old *generation, err error) {
+	g.swapping.Lock()
+	defer g.swapping.Unlock()
+	old = g.gen.Load()
+	gen, err := build(cfg, old, g.fetcher)
+	if err != nil {
+		return old, err
+	}
+	return old, g.swap(old, gen)
 }
 
 // swap puts gen into effect: targets first, so that no source names one that

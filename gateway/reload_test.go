@@ -206,7 +206,7 @@ func TestSwapIsWhole(t *testing.T) {
 	head := base(t.TempDir()) + source("stripe", "stripe", "${env:A}")
 	r := run(t, head+target("http://127.0.0.1:9/"), Options{})
 	old := r.gen.Load()
-	bad, err := build(parsed(t, head+target("http://127.0.0.1:10/")))
+	bad, err := build(parsed(t, head+target("http://127.0.0.1:10/")), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

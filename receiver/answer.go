@@ -144,9 +144,17 @@ func (c *call) busy(out outcome, seconds int) outcome {
 	return out
 }
 
+// giveBack sets the headers that the provider wants to see again.
+func (c *call) giveBack() {
+	for name, value := range c.echo {
+		c.w.Header().Set(name, value)
+	}
+}
+
 // answerOne tells the sender of a single event what became of it. A repeat is
 // told what the first was told.
 func (c *call) answerOne(out *dedupe.Outcome, replayed bool) {
+	c.giveBack()
 	given, a := c.src.stored, c.src.answer
 	if replayed {
 		given = out.Answer
@@ -169,6 +177,7 @@ const maxListed = 100
 // answerBatch lists the refs of a batch in order: those of the first arrival,
 // so that a batch sent again whole is answered with the same bytes.
 func (c *call) answerBatch(outs []dedupe.Outcome, replayed bool) {
+	c.giveBack()
 	if replayed {
 		c.w.Header()["Idempotent-Replayed"] = headerReplayed
 	}

@@ -47,6 +47,7 @@ type compiled struct {
 	show      map[string]bool
 	keepBody  bool // refused bodies hold no credential by their form
 	unsigned  bool // the mode verifies nothing
+	fetches   bool // verification may wait for keys that are fetched
 
 	window     time.Duration
 	bodyWindow time.Duration // of claims on a body
@@ -104,6 +105,7 @@ func compileSource(s *Source) *compiled {
 	if c.verifier != nil {
 		c.row = c.verifier.Row()
 		c.unsigned = modeIsNone(c.row, c.verifier.Mode())
+		c.fetches = fetchesKeys(c.row, c.verifier.Mode())
 	} else if c.offline == "" {
 		c.offline = "no verifier"
 	}
@@ -120,6 +122,15 @@ func modeIsNone(row verify.Row, mode string) bool {
 	for _, m := range row.Modes {
 		if m.Name == mode {
 			return m.None
+		}
+	}
+	return false
+}
+
+func fetchesKeys(row verify.Row, mode string) bool {
+	for _, m := range row.Modes {
+		if m.Name == mode {
+			return m.PublicKey != nil && m.PublicKey.Keys != nil || m.JWT != nil && m.JWT.Keys != nil
 		}
 	}
 	return false

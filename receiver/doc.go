@@ -8,6 +8,11 @@
 //     empty batches store nothing and say so with their answer.
 //   - The bytes that are verified are the bytes that are admitted: a body is
 //     never decompressed, decoded or encoded again.
+//     Where a provider encrypts its bodies, the event is what arrived: targets
+//     get the encrypted bytes, and only IDs and types come from inside.
+//   - A verification that waits for keys to be fetched holds up nobody but its
+//     own source: how many wait, and how many body bytes they hold, is bounded
+//     for each source. Without the keys the answer is 503, not 401.
 //   - Whatever does not verify leaves nothing in the ledger. It is counted,
 //     and the latest are kept in bounded rings in memory with credentials
 //     replaced by their length.

@@ -23,8 +23,9 @@ type call struct {
 	w     http.ResponseWriter
 	req   *http.Request
 	start time.Time
-	body  []byte // once read
-	whole bool   // body was read to its end
+	body  []byte            // once read
+	whole bool              // body was read to its end
+	echo  map[string]string // headers that the answer to accepted events carries
 }
 
 // serveSource handles a request of a source and counts what became of it.
@@ -82,10 +83,11 @@ func (c *call) receive() outcome {
 	}
 	c.whole = true
 	src.st.bytes.Observe(float64(len(body)))
-	res := src.verifier.Verify(&verify.Request{
-		Method: c.req.Method, URL: c.publicURL(), RawQuery: c.req.URL.RawQuery,
-		Header: c.req.Header, Body: body, Now: c.start,
-	})
+	res, ok := c.verify()
+	if !ok {
+		c.complain("too many requests wait for keys", errBusy)
+		return c.busy(outOverloaded, retrySoon)
+	}
 	return c.decide(&res)
 }
 
@@ -119,13 +121,8 @@ func (c *call) decide(res *verify.Result) outcome {
 	src := c.src
 	takes := contains(src.methods, c.req.Method)
 	switch {
-	case res.Handshake != nil:
-		a := newAnswer(*res.Handshake, http.StatusOK)
-		if res.Reason != verify.OK {
-			return c.refuseResult(res, &a)
-		}
-		c.r.send(c.w, c.req, &a)
-		return outHandshake
+	case res.Handshake != nil && res.Reason == verify.OK:
+		return c.shakeHands(res)
 	case !takes && res.Reason != verify.ReasonHandshakeFailed:
 		return c.refuse(reasonMethod, "not a handshake", &src.notAllowed)
 	case res.Reason != verify.OK:
@@ -135,6 +132,7 @@ func (c *call) decide(res *verify.Result) outcome {
 		return c.refuseResult(res, &answerElements)
 	}
 	src.st.secretUsed(res.Secret)
+	c.echo = res.Echo
 	return c.admit(res)
 }
 
@@ -147,6 +145,9 @@ func (c *call) refusalOf(res *verify.Result) *answer {
 		return &answerElements
 	case res.Reason == verify.ReasonBodyMalformed && authentic:
 		return &answerMalformed
+	case res.Refusal != nil:
+		a := newAnswer(*res.Refusal, http.StatusUnauthorized)
+		return &a
 	}
 	return &c.src.refusal
 }

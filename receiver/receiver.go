@@ -26,6 +26,9 @@ type Admitter interface {
 type Config struct {
 	Admit   Admitter
 	Sources []*Source
+	// Handover carries out what handshakes ask for beside their answer. Nil
+	// carries out nothing: such a handshake is answered 503.
+	Handover Handover
 	// TrustedProxies are the peers whose forwarded headers are believed. None
 	// by default: then the peer is the client and Host is the host.
 	TrustedProxies []netip.Prefix

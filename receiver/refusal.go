@@ -59,12 +59,16 @@ func (c *call) refuse(reason, detail string, a *answer) outcome {
 }
 
 // refuseResult is refuse for what verification found. A source none of whose
-// secrets is valid now is offline.
+// secrets is valid now is offline, and one whose keys can't be had is busy.
 func (c *call) refuseResult(res *verify.Result, a *answer) outcome {
 	c.note(&Refusal{Reason: string(res.Reason), Detail: res.Detail, Skew: res.Skew, HasSkew: res.HasSkew})
-	if res.Reason == verify.ReasonNoSecret {
+	switch res.Reason {
+	case verify.ReasonNoSecret:
 		c.offline("no secret is valid now")
 		return c.busy(outOffline, retryOffline)
+	case verify.ReasonKeyUnavailable:
+		// Nothing is known about the request; the provider has it still.
+		return c.busy(outOverloaded, retryLater)
 	}
 	c.r.send(c.w, c.req, a)
 	return outRefused

@@ -23,6 +23,8 @@ type state struct {
 	conflict prometheus.Counter
 	lastNew  atomic.Int64 // Unix nanoseconds; 0 for never
 
+	waiting waiting // requests that may wait for keys
+
 	conflictLog quiet
 	errorLog    quiet
 
