@@ -50,7 +50,7 @@ var homes = map[string][]string{
 	"golang.org/x/text/":                  {"verify"},
 	"github.com/stripe/stripe-go/":        {"verify"},
 	"github.com/tidwall/":                 {"verify"},
-	"github.com/pelletier/go-toml/":       {"gateway"},
+	"github.com/pelletier/go-toml/":       {"gateway", "cli"},
 	"github.com/coreos/go-systemd/":       {"gateway"},
 	"github.com/spf13/":                   {"cli"},
 	"github.com/jedib0t/go-pretty/":       {"cli"},

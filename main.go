@@ -4,7 +4,7 @@ package main
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"os"
 
 	"github.com/onceward/onceward/cli"
@@ -16,8 +16,13 @@ import (
 //go:embed config.toml
 var config []byte
 
+// samples are the bodies that trigger and sign send for well-known providers.
+//
+//go:embed testdata/samples
+var samples embed.FS
+
 func main() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.IO{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.LookupEnv, Config: config,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.LookupEnv, Config: config, Samples: samples,
 	}))
 }

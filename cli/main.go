@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,9 @@ type IO struct {
 	// Config is the shipped config.toml, which `serve` starts from when there is
 	// no other.
 	Config []byte
+	// Samples holds testdata/samples, the bodies that `trigger` and `sign` send for
+	// well-known providers; nil has none of them.
+	Samples fs.FS
 }
 
 // app is one run of one command.

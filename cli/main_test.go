@@ -45,6 +45,7 @@ func onceward() {
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.LookupEnv, Config: config,
+		Samples: os.DirFS(os.Getenv("MODULE_ROOT")),
 	}))
 }
 
@@ -63,6 +64,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SHIPPED_CONFIG", shipped)
 			env.Setenv("VECTORS", vectors)
+			env.Setenv("MODULE_ROOT", filepath.Dir(shipped))
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, ".tmp"))
 			env.Values[targetsKey{}] = map[string]*recorder{}
 			return os.MkdirAll(filepath.Join(env.WorkDir, ".tmp"), 0o700)

@@ -50,7 +50,7 @@ func (a *app) root() *cobra.Command {
 	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.deliveriesCmd(),
 		a.sourcesCmd(), a.targetsCmd(), a.refusalsCmd())
 	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.ledgerCmd())
-	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.versionCmd())
+	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")
 	root.SetCompletionCommandGroupID("know")
 	root.SetHelpCommand(helpCmd(root))
@@ -129,6 +129,10 @@ func (a *app) begin(cmd *cobra.Command) error {
 	}
 	switch a.flags.output {
 	case "table", "json", "jsonl":
+	case takesTOML:
+		if cmd.Annotations[takesTOML] == "" {
+			return usage("--output toml: %s prints table, json or jsonl", cmd.CommandPath())
+		}
 	default:
 		return usage("--output %q: want table, json or jsonl", a.flags.output)
 	}

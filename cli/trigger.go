@@ -20,7 +20,8 @@ import (
 const triggerHelp = `
 Sends a signed event into a running gateway, as the source's provider would:
 the secret comes from the same config. The event's ID begins with "test_" and
-the request carries Onceward-Test: true. Prints what was answered.
+the request carries Onceward-Test: true. Prints what was answered. For well-known
+providers the body is one as they send it; 'providers card NAME' lists the types.
 
   onceward trigger stripe invoice.paid
   onceward trigger stripe --count 10 --repeat 2   ten events, each sent three times
@@ -56,7 +57,7 @@ func (a *app) triggerCmd() *cobra.Command {
 	c.Flags().IntVar(&f.repeat, "repeat", 0, "how many times to send each again")
 	c.Flags().BoolVar(&f.forge, "forge", false, "sign with a wrong secret")
 	c.Flags().StringVar(&f.id, "id", "", "event ID (default: a fresh one for each event)")
-	c.Flags().StringVar(&f.body, "body", "", "`file` with the body, - for stdin (default: the smallest the provider would send)")
+	c.Flags().StringVar(&f.body, "body", "", "`file` with the body, - for stdin (default: a sample of the type, else the smallest the provider would send)")
 	c.Flags().StringVar(&f.url, "url", "", "URL to send to (default: the source's on this machine)")
 	c.Flags().BoolVar(&f.yes, "yes", false, "do not ask when events go beyond this machine")
 	return c
@@ -98,6 +99,9 @@ func (a *app) trigger(ctx context.Context, source string, f triggerFlags) error 
 	if shot.body, err = a.readBody(f.body); err != nil {
 		return err
 	}
+	if f.body == "" {
+		shot.useSample(a.samples(), src.Provider)
+	}
 	if far := beyondLoopback(cfg, src, shot.url); len(far) > 0 {
 		question := fmt.Sprintf("this sends test events beyond this machine, to %s", strings.Join(far, ", "))
 		if err := a.confirm(ctx, f.yes, question); err != nil {
@@ -138,7 +142,26 @@ type triggerShot struct {
 	flags  triggerFlags
 	url    string
 	signer *verify.Verifier
-	body   []byte
+	body   []byte  // nil takes the sample
+	sample *sample // nil takes the smallest body
+}
+
+// useSample takes the body that is on file for the type, or the provider's first
+// one and its type where none is named.
+func (s *triggerShot) useSample(all samples, provider string) {
+	if got, ok := all.find(provider, s.flags.typ); ok {
+		s.sample, s.flags.typ = &got, got.typ
+	}
+}
+
+// request is what is to be signed for one event.
+func (s *triggerShot) request(id string, now time.Time) verify.SignRequest {
+	r := verify.SignRequest{Now: now, ID: id, Type: s.flags.typ, URL: s.url, Body: s.body, Header: http.Header{testHeader: {"true"}}}
+	if s.sample != nil {
+		r.Body = s.sample.body(id)
+		r.Header.Set("Content-Type", s.sample.contentType())
+	}
+	return r
 }
 
 // triggered is one request as trigger prints it: the field names are a contract.
@@ -194,9 +217,7 @@ func (a *app) fire(ctx context.Context, s triggerShot) error {
 
 func (a *app) fireOne(ctx context.Context, client *http.Client, s triggerShot, id string, try int) (triggered, error) {
 	began := a.now()
-	signed, err := s.signer.Sign(verify.SignRequest{
-		Now: began, ID: id, Type: s.flags.typ, URL: s.url, Body: s.body, Header: http.Header{testHeader: {"true"}},
-	})
+	signed, err := s.signer.Sign(s.request(id, began))
 	if err != nil {
 		return triggered{}, fmt.Errorf("source %s: %w", s.source, err)
 	}

@@ -12,24 +12,46 @@ import (
 )
 
 const verifyHelp = `
-Runs a file of test vectors through the verification of the built-in providers:
-requests byte for byte, each with the answer it must get. Prints one line for
-each vector that is answered otherwise, then how many passed, failed and were
-skipped because there is no such provider. Ends with 0 only when none failed.`
+With --vectors, runs a file of test vectors through the verification of the built-in
+providers: requests byte for byte, each with the answer it must get. Prints one line
+for each vector that is answered otherwise, then how many passed, failed and were
+skipped because there is no such provider. Ends with 0 only when none failed.
+
+With --explain, says why one request is refused: what is most likely wrong first, then
+what was looked at. FILE holds the request as text of HTTP/1.1, or one vector in JSON.
+It never prints a secret or a computed signature. Ends with 0 when the request is
+authentic and with 1 when it is not.
+
+  onceward verify --vectors stripe.json
+  onceward verify --explain request.txt --source stripe
+  onceward verify --explain request.txt --provider github --secret-file secret.txt
+  onceward verify --explain --refusal ID      what a running gateway remembers of one`
 
 func (a *app) verifyCmd() *cobra.Command {
 	var file string
 	var strict bool
-	c := leaf("verify --vectors FILE", "Check the signature verification against test vectors", verifyHelp, cobra.NoArgs,
-		func(context.Context, []string) error { return a.verifyVectors(file, strict) })
+	var f explainFlags
+	c := leaf("verify [FILE]", "Check requests: test vectors, or why one is refused", verifyHelp, cobra.MaximumNArgs(1),
+		func(ctx context.Context, args []string) error {
+			switch {
+			case f.explain && file != "":
+				return usage("--vectors and --explain: choose one")
+			case f.explain || f.refusal != "":
+				return a.explain(ctx, args, f)
+			case len(args) > 0:
+				return usage("verify %s: say --explain, or --vectors %s", args[0], args[0])
+			}
+			return a.verifyVectors(file, strict)
+		})
 	c.Flags().StringVar(&file, "vectors", "", "`file` of vectors, - for stdin")
 	c.Flags().BoolVar(&strict, "strict", false, "count skipped vectors as failed")
+	f.register(c)
 	return c
 }
 
 func (a *app) verifyVectors(file string, strict bool) error {
 	if file == "" {
-		return usage("verify: say which file with --vectors")
+		return usage("verify: say which file with --vectors, or --explain")
 	}
 	in := a.Stdin
 	if file != "-" {
