@@ -72,7 +72,7 @@ func newLocator(k kind, rest, whole string) (locator, error) {
 			return l, fmt.Errorf("locator %q: not a header name", whole)
 		}
 		l.name = http.CanonicalHeaderKey(rest)
-		l.whole = strings.Replace(whole, rest, l.name, 1)
+		l.whole = kindNames[k] + l.name + strings.TrimPrefix(whole, kindNames[k]+rest)
 	case kindJSON, kindBody, kindParent, kindClaim:
 		l.name = ""
 		if rest == "" && k == kindBody {

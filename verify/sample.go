@@ -10,11 +10,12 @@ import (
 // for them, and its content type: JSON, or a form where the row looks into forms
 // only. What the row takes from headers is left to [Verifier.Sign].
 func (r Row) SampleBody(id, typ string) (body []byte, contentType string) {
-	doc, outer, form := map[string]any{}, map[string]any{}, url.Values{}
+	s := sample{map[string]any{}, map[string]any{}, url.Values{}}
 	types, _ := parseAlternatives(r.Type)
-	putSample(types, typ, "\x00", doc, outer, form)
+	s.put(types, typ, "\x00")
 	alts, _ := parseAlternatives(r.ID)
-	putSample(alts, id, ":", doc, outer, form)
+	s.put(alts, id, ":")
+	doc, form := s.doc, s.form
 	path := ""
 	if r.Batch != nil {
 		path = r.Batch.Path
@@ -29,7 +30,7 @@ func (r Row) SampleBody(id, typ string) (body []byte, contentType string) {
 	}
 	var whole any = doc
 	if r.Batch != nil && len(r.Batch.When) == 0 && !strings.Contains(path, ":") {
-		whole = wrapSample(path, doc, outer)
+		whole = wrapSample(path, doc, s.outer)
 	}
 	body, _ = json.Marshal(whole) // maps of strings always encode
 	return body, "application/json"
@@ -58,9 +59,15 @@ func wrapSample(path string, doc, outer map[string]any) any {
 	return whole
 }
 
-// putSample puts val where the first alternative inside a body looks. A composite
+// sample is a body in the making: an element, what encloses it, a form.
+type sample struct {
+	doc, outer map[string]any
+	form       url.Values
+}
+
+// put puts val where the first alternative inside a body looks. A composite
 // gets its parts from val split at sep, or all of it in the first part.
-func putSample(alts []composite, val, sep string, doc, outer map[string]any, form url.Values) {
+func (s sample) put(alts []composite, val, sep string) {
 	if val == "" {
 		return
 	}
@@ -77,13 +84,13 @@ func putSample(alts []composite, val, sep string, doc, outer map[string]any, for
 			name := strings.NewReplacer(`\`, "", "*", "x").Replace(l.path)
 			switch l.kind {
 			case kindForm:
-				if !form.Has(l.name) {
-					form.Set(l.name, part)
+				if !s.form.Has(l.name) {
+					s.form.Set(l.name, part)
 				}
 			case kindJSON:
-				setPath(doc, name, part)
+				setPath(s.doc, name, part)
 			case kindParent, kindBody:
-				setPath(outer, name, part)
+				setPath(s.outer, name, part)
 			}
 		}
 		return
