@@ -163,6 +163,16 @@ func rowsDToF() []Row {
 			SignatureHeaders: []string{"X-Doppler-Signature"},
 		},
 		{
+			// The product is closed; sources that still have its callbacks keep working.
+			Name: "drift", Title: "Drift (closed)",
+			Docs:        "https://devdocs.drift.com/docs/webhook-events-1",
+			Unconfirmed: []string{"that the verification token stands in the field token", "how long Drift retries", "whether the body stays the same over retries"},
+			Modes:       []Mode{{Name: "token", Token: &Token{In: "json:token"}}},
+			Type:        []string{"json:type"},
+			NoID:        NoIDBodyHash, OnConflict: OnConflictDeliver,
+			Window: unknownWindow, Patience: 10 * second,
+		},
+		{
 			Name: "dropbox", Title: "Dropbox",
 			Docs:        "https://www.dropbox.com/developers/reference/webhooks",
 			Unconfirmed: []string{"how long Dropbox retries", "which answers it wants"},
