@@ -19,7 +19,7 @@ Prints what to do for one provider: the source to write into the config, what to
 enter at the provider, which secret it is, and what to expect of it.`
 
 func (a *app) providersCard(_ context.Context, args []string) error {
-	row, ok := verify.Lookup(args[0])
+	row, ok := a.provider(args[0])
 	if !ok {
 		return noProvider(args[0])
 	}
@@ -54,7 +54,7 @@ type card struct {
 func cardOf(r verify.Row, samples []string) card {
 	m := firstMode(r)
 	c := card{
-		Name: r.Name, Title: r.Title, Docs: r.Docs, Paste: "https://YOUR.HOST/in/" + sourceName(r), Secret: secretWords(m),
+		Name: r.Name, Title: r.Title, Docs: r.Docs, Paste: "https://YOUR.HOST/in/" + sourceName(r), Secret: secretOf(r, m),
 		Events: eventsWords(r), Config: stanza(r), EventID: idWords(r, m), NeverID: orEmpty(r.NeverID),
 		Samples: orEmpty(samples), Unconfirmed: orEmpty(r.Unconfirmed), Handshakes: []string{}, Expect: expectations(r),
 	}
@@ -65,6 +65,15 @@ func cardOf(r verify.Row, samples []string) card {
 		c.Handshakes = append(c.Handshakes, handshakeWords(h))
 	}
 	return c
+}
+
+// secretOf says which secret the default mode takes, and how it gets here.
+func secretOf(r verify.Row, m verify.Mode) string {
+	if handsOver(r) {
+		return `none at first: the provider hands it over while the source says registration = "pending"; it is kept in captured/` +
+			sourceName(r) + `.secret of the store's directory, and the line can go`
+	}
+	return secretWords(m)
 }
 
 // firstMode is the default mode, or the first where the source must choose.
@@ -149,16 +158,18 @@ func stanza(r verify.Row) string {
 		add("auth", strconv.Quote(m.Name))
 	}
 	env := strings.ToUpper(strings.ReplaceAll(r.Name, "-", "_"))
-	switch keyKindOf(r, m) {
-	case keySecret:
+	switch kind := keyKindOf(r, m); {
+	case kind == keySecret && handsOver(r):
+		add("registration", `"pending"`)
+	case kind == keySecret:
 		add("secrets", `["${env:`+env+`_WEBHOOK_SECRET}"]`)
-	case keyPublic:
+	case kind == keyPublic:
 		add("public_keys", `["${env:`+env+`_PUBLIC_KEY}"]`)
 	}
 	if signsURL(m) {
 		add("public_url", `"https://YOUR.HOST/in/`+sourceName(r)+`"`)
 	}
-	if opts := neededOptions(r, m); len(opts) > 0 {
+	if opts := usefulOptions(r, m); len(opts) > 0 {
 		var set []string
 		for _, name := range slices.Sorted(maps.Keys(opts)) {
 			set = append(set, name+" = "+strconv.Quote(opts[name]))
@@ -240,6 +251,24 @@ func neededOptions(r verify.Row, m verify.Mode) map[string]string {
 		}
 	}
 	return opts
+}
+
+// usefulOptions are the needed ones and those that handshakes compare with.
+func usefulOptions(r verify.Row, m verify.Mode) map[string]string {
+	opts := neededOptions(r, m)
+	for _, h := range r.Handshake {
+		for _, c := range h.Compare {
+			if _, name, _ := strings.Cut(c, "="); name != "secret" && h.Pending == "" {
+				opts[name] = optionPlaceholder(name)
+			}
+		}
+	}
+	return opts
+}
+
+// handsOver reports whether the provider hands its secret over in a handshake.
+func handsOver(r verify.Row) bool {
+	return slices.ContainsFunc(r.Handshake, func(h verify.Handshake) bool { return h.Capture != "" })
 }
 
 // optionPlaceholder stands for a setting that only the operator knows.

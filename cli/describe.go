@@ -276,13 +276,16 @@ func handshakeWords(h verify.Handshake) string {
 	case len(h.Compare) > 0:
 		out = append(out, "if "+strings.Join(h.Compare, " and ")+" (set it)")
 	}
-	if h.Pending != "" {
+	switch {
+	case h.Capture != "":
+		out = append(out, `only while the source says registration = "pending"`)
+	case h.Pending != "":
 		out = append(out, "only while "+h.Pending+" is true")
 	}
 	return h.Name + " (" + orDefault(h.Method, "any method") + "): " + strings.Join(out, ", ")
 }
 
-// credentials and other headers, named for the card.
+// headersWords names the headers that targets get.
 func headersWords(r verify.Row) string {
 	all := slices.Concat(r.EventHeaders, r.SignatureHeaders)
 	slices.Sort(all)

@@ -90,7 +90,7 @@ func (a *app) explainer(c capture, f explainFlags) (*verify.Verifier, verify.Hin
 	if provider == "" {
 		return nil, verify.Hints{}, usage("say as whom to verify: --source NAME, or --provider NAME with --secret-env or --secret-file")
 	}
-	row, ok := verify.Lookup(provider)
+	row, ok := a.provider(provider)
 	if !ok {
 		return nil, verify.Hints{}, noProvider(provider)
 	}

@@ -33,7 +33,7 @@ func (a *app) explainRefusal(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		row, err := rowOfSource(ctx, c, r.Source)
+		row, err := a.rowOfSource(ctx, c, r.Source)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (a *app) explainRefusal(ctx context.Context, id string) error {
 
 // rowOfSource asks the gateway which provider a source has. The zero row stands
 // for what isn't known.
-func rowOfSource(ctx context.Context, c *admin.Client, source string) (verify.Row, error) {
+func (a *app) rowOfSource(ctx context.Context, c *admin.Client, source string) (verify.Row, error) {
 	all, err := c.Sources(ctx)
 	if err != nil {
 		return verify.Row{}, err
@@ -53,7 +53,7 @@ func rowOfSource(ctx context.Context, c *admin.Client, source string) (verify.Ro
 		if s.Name != source {
 			continue
 		}
-		if row, ok := verify.Lookup(s.Provider); ok {
+		if row, ok := a.provider(s.Provider); ok {
 			if i := slices.IndexFunc(row.Modes, func(m verify.Mode) bool { return m.Name == s.Auth }); i > 0 {
 				row.Modes[0] = row.Modes[i]
 			}
@@ -168,7 +168,7 @@ func lookTime(r admin.Refusal, _ verify.Row) string {
 
 // lookSender looks for the signature headers of another provider.
 func lookSender(r admin.Refusal, row verify.Row) string {
-	if row.Name == "" || hasHeader(r.Header, signatureHeader(row)) {
+	if row.Name == "" || hasHeader(r.Header, signatureHeader(row)) || oldHeader(r, row) != "" {
 		return ""
 	}
 	var names []string
@@ -238,7 +238,7 @@ func lookSignature(r admin.Refusal, row verify.Row) string {
 		return ""
 	}
 	if !hasHeader(r.Header, name) {
-		if sha1 := strings.TrimSuffix(name, "-256"); sha1 != name && hasHeader(r.Header, sha1) {
+		if sha1 := oldHeader(r, row); sha1 != "" {
 			return "there is " + sha1 + " and no " + name + ": the sender signs the old way only"
 		}
 		return "there is no header " + name
@@ -252,6 +252,16 @@ func lookSignature(r admin.Refusal, row verify.Row) string {
 		return fmt.Sprintf("%s has %d characters, and %s's have %d: another digest, encoding or prefix", name, got, row.Title, want)
 	}
 	return ""
+}
+
+// oldHeader is the header of a signature with SHA-1 where it came alone.
+func oldHeader(r admin.Refusal, row verify.Row) string {
+	name := signatureHeader(row)
+	sha1 := strings.TrimSuffix(name, "-256")
+	if sha1 == name || hasHeader(r.Header, name) || !hasHeader(r.Header, sha1) {
+		return ""
+	}
+	return sha1
 }
 
 // signatureLength is how long a digest is as text.

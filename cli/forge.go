@@ -10,13 +10,16 @@ import (
 	"github.com/onceward/onceward/verify"
 )
 
-// sourceVerifier makes what signs for a source. With forge its secrets are of
-// the same form and length and known to nobody.
+// sourceVerifier is what signs for a source. With forge its secrets are of the
+// same form and length and known to nobody.
 func sourceVerifier(cfg *gateway.Config, src *gateway.SourceConfig, forge bool, now time.Time) (*verify.Verifier, error) {
-	if why := src.Offline(); why != "" {
+	if why := src.Offline(); why != "" || src.Verifier() == nil {
 		return nil, fail(exitConfig, "source %s is offline: %s", src.Name, why)
 	}
-	row, ok := verify.Lookup(src.Provider)
+	if !forge {
+		return src.Verifier(), nil
+	}
+	row, ok := cfg.Provider(src.Provider)
 	if !ok {
 		return nil, fail(exitConfig, "source %s: no provider %q", src.Name, src.Provider)
 	}
@@ -25,21 +28,18 @@ func sourceVerifier(cfg *gateway.Config, src *gateway.SourceConfig, forge bool, 
 		Batch: src.Batch, Tolerance: time.Duration(src.Tolerance),
 	}
 	for _, s := range src.Secrets {
-		value := s.Value
-		if value.Empty() || !s.NotAfter.IsZero() && !now.Before(s.NotAfter) {
+		if s.Value.Empty() || !s.NotAfter.IsZero() && !now.Before(s.NotAfter) {
 			continue
 		}
-		if forge {
-			value = verify.NewSecretString(lookalike(value.Reveal()))
-		}
+		value := verify.NewSecretString(lookalike(s.Value.Reveal()))
 		vc.Secrets = append(vc.Secrets, verify.Secret{ID: s.ID, Value: value, Caller: s.Caller, NotBefore: s.NotBefore})
+	}
+	if len(vc.Secrets) == 0 {
+		return nil, usage("source %s has no secret in the config; there is nothing to forge", src.Name)
 	}
 	v, err := verify.New(vc)
 	if err != nil {
 		return nil, fail(exitConfig, "source %s: %w", src.Name, err)
-	}
-	if forge && len(vc.Secrets) == 0 {
-		return nil, usage("source %s verifies no secret; there is nothing to forge", src.Name)
 	}
 	return v, nil
 }

@@ -72,10 +72,24 @@ func readSecret(file string) (verify.SecretString, error) {
 	return verify.NewSecretString(strings.TrimSuffix(s, "\r")), nil
 }
 
+// provider finds a built-in provider, or one of the config where there is one that
+// can be read.
+func (a *app) provider(name string) (verify.Row, bool) {
+	if row, ok := verify.Lookup(name); ok {
+		return row, true
+	}
+	cfg, _, _, err := a.load(false)
+	if err != nil {
+		return verify.Row{}, false
+	}
+	row, ok := cfg.Provider(name)
+	return row, ok && row.Validate() == nil
+}
+
 // verifier makes the verifier of a built-in provider with the keys that the flags
 // name.
 func (k *keyFlags) verifier(a *app, provider string) (*verify.Verifier, error) {
-	row, ok := verify.Lookup(provider)
+	row, ok := a.provider(provider)
 	if !ok {
 		return nil, noProvider(provider)
 	}

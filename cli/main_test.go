@@ -78,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"gone":     cmdGone,
 			"signal":   cmdSignal,
 			"append":   cmdAppend,
+			"grab":     cmdGrab,
 		},
 	})
 }
@@ -233,4 +234,14 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 func cmdAppend(ts *testscript.TestScript, _ bool, args []string) {
 	all := ts.ReadFile(args[0]) + ts.ReadFile(args[1])
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(all), 0o600))
+}
+
+// cmdGrab puts what a pattern's group finds in the last output into a variable:
+// grab NAME PATTERN
+func cmdGrab(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) != 2 {
+		ts.Fatalf("no match for %q", args[1])
+	}
+	ts.Setenv(args[0], found[1])
 }

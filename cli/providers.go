@@ -40,7 +40,7 @@ func (a *app) providersList(context.Context, []string) error {
 }
 
 func (a *app) providersShow(_ context.Context, args []string) error {
-	row, ok := verify.Lookup(args[0])
+	row, ok := a.provider(args[0])
 	if !ok {
 		return noProvider(args[0])
 	}

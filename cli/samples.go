@@ -70,11 +70,12 @@ func (s samples) find(provider, typ string) (sample, bool) {
 
 // body is the body of the event with that ID.
 func (s sample) body(id string) []byte {
+	text := strings.TrimSuffix(s.text, "\n") // an editor's, no provider's
 	if s.form {
-		return []byte(strings.ReplaceAll(strings.TrimSuffix(s.text, "\n"), "{{id}}", url.QueryEscape(id)))
+		return []byte(strings.ReplaceAll(text, "{{id}}", url.QueryEscape(id)))
 	}
 	quoted, _ := json.Marshal(id) // text always encodes
-	return []byte(strings.ReplaceAll(s.text, "{{id}}", string(quoted[1:len(quoted)-1])))
+	return []byte(strings.ReplaceAll(text, "{{id}}", string(quoted[1:len(quoted)-1])))
 }
 
 // contentType is the body's.

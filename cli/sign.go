@@ -87,7 +87,7 @@ func (a *app) sign(provider, typ string, f signFlags) error {
 
 // signer finds what to sign with, and the URL to sign for.
 func (a *app) signer(provider string, f signFlags) (*verify.Verifier, string, error) {
-	row, ok := verify.Lookup(provider)
+	row, ok := a.provider(provider)
 	if !ok {
 		return nil, "", noProvider(provider)
 	}
