@@ -76,7 +76,8 @@ func rowPlace(n *node, text string) *node {
 	at := n
 	for part := range strings.SplitSeq(text, ": ") {
 		word, quoted, _ := strings.Cut(part, " ")
-		name, err := strconv.Unquote(quoted)
+		prefix, err := strconv.QuotedPrefix(quoted)
+		name, _ := strconv.Unquote(prefix)
 		if list := at.get(map[string]string{"mode": "modes", "handshake": "handshake"}[word]); list != nil && err == nil {
 			for _, el := range list.list {
 				if v := el.get("name"); v != nil && v.text == name {
@@ -87,12 +88,26 @@ func rowPlace(n *node, text string) *node {
 		}
 		if next := at.named(strings.ReplaceAll(part, " ", "_"), word); next != nil {
 			at = next
+		} else if next = at.holding(name); err == nil && next != nil {
+			at = next
 		}
 	}
 	if at.kind == kindTable && at.key == nil {
 		return at.or("name")
 	}
 	return at
+}
+
+// holding finds a list in the table with that text in it.
+func (n *node) holding(text string) *node {
+	for _, k := range n.keys {
+		for _, el := range n.table[k].list {
+			if el.kind == kindString && el.text == text {
+				return n.table[k]
+			}
+		}
+	}
+	return nil
 }
 
 // named finds an entry whose name begins one of the words or is nearly one, in

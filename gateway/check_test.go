@@ -57,6 +57,71 @@ func TestFaults(t *testing.T) {
 6:11: source[0].targets: is a string; want an array
 7:22: source[0].allow_short_window: is an integer; want true or false
 8:16: source[0].max_elements: 99999999999 is too large`},
+		{"providers", acmeFaults, `
+2:8: provider[0].name: there is a built-in provider "stripe"; choose another name
+5:11: provider[1].retries: "1 day" is not valid; want a duration such as "30s", "72h" or "30d"
+6:1: provider[1].methods: method "post": want capitals; "onceward providers show NAME" prints built-in ones in the same terms
+7:9: provider[1].no_id: no_id "never": want body-hash, deliver or refuse; "onceward providers show NAME" prints built-in ones in the same terms
+8:14: provider[1].body_limit: -1 is not valid; want a size such as "512KiB", "5MiB" or "1GiB"
+9:1: provider[1].retri: unknown key "retri"; did you mean "retries"?
+10:8: provider[1].docs: docs "http://acme.example": want an https link; "onceward providers show NAME" prints built-in ones in the same terms
+11:1: provider[1].type: type: locator "jsn:type": want header:NAME, query:NAME, form:FIELD, json:PATH or another kind; "onceward providers show NAME" prints built-in ones in the same terms
+12:1: provider[1].event_headers: header "Cookie": carries a credential and never passes; "onceward providers show NAME" prints built-in ones in the same terms
+16:7: provider[1].modes[0].hmac.sig: mode "signature": sig: locator "header:": not a header name; "onceward providers show NAME" prints built-in ones in the same terms
+17:10: provider[1].modes[0].hmac.signed: mode "signature": signed: template "{timestam}": unknown name {timestam}: want body, timestamp, id, url, method, form, path, secret or another documented one, or a locator such as header:X; "onceward providers show NAME" prints built-in ones in the same terms
+18:12: provider[1].modes[0].hmac.encoding: mode "signature": encoding "hexx": want hex, base64 or base64url; "onceward providers show NAME" prints built-in ones in the same terms
+21:16: provider[1].modes[1].token.in: is an integer; want a string
+23:8: provider[1].handshake[0].name: handshake "hello": detect: nothing tells the handshake from an event; "onceward providers show NAME" prints built-in ones in the same terms
+23:8: provider[1].handshake[0].name: handshake "hello": option "nope" is not listed; "onceward providers show NAME" prints built-in ones in the same terms
+26:8: provider[2].name: there is another provider "acme" in line 4; choose another name
+28:8: provider[3].name: a provider holds no references; use an option, which a source sets
+29:3: provider[4]: this provider has no name; write name = "…"
+37:12: source[1].provider: unknown provider "acmee"; did you mean "acme"?`},
+		{"registration", `[[source]]
+name = "a"
+provider = "stripe"
+secrets = ["${env:SECRET}"]
+registration = "pending"
+targets = []
+[[source]]
+name = "b"
+provider = "asana"
+accept_unconfirmed = true
+registration = "open"
+targets = []
+[[source]]
+name = "c"
+provider = "asana"
+accept_unconfirmed = true
+options = { registration_pending = "true" }
+targets = []
+[[source]]
+name = "d"
+provider = "asana"
+accept_unconfirmed = true
+registration = "pending"
+roots = "none"
+targets = []
+`, `
+5:16: source[0].registration: stripe hands over no secret; remove it, and write secrets = ["${env:NAME}"]
+9:12: source[1].provider: this source has nothing to verify with; write registration = "pending" while asana is to hand its secret over, or secrets = ["${env:NAME}"]
+11:16: source[1].registration: unknown registration "open"; want one of pending
+17:36: source[2].options.registration_pending: option registration_pending is set by the gateway; write registration = "pending" in its place
+24:9: source[3].roots: roots hold no certificate; want PEM, such as "${file:roots.pem}"`},
+		{"options that are missing", `[[source]]
+name = "sns"
+provider = "aws_sns"
+accept_unconfirmed = true
+targets = []
+[[source]]
+name = "strava"
+provider = "strava"
+accept_unconfirmed = true
+targets = []
+`, `
+3:12: source[0].provider: provider aws_sns: option topic_arn: is needed: a signature says only that some topic sent it; "onceward providers show aws_sns" says what it takes
+6:3: warning: source[1]: the handshake "subscribe" of strava fails without option verify_token; write options = { verify_token = "…" }
+8:12: source[1].provider: this source has nothing to verify with; write secrets = ["${env:NAME}"]; unsigned traffic needs provider = "none"`},
 		{"addresses", "listen = \"8080\"\n[admin]\nlisten = \"127.0.0.1:99999\"\n", `
 1:10: listen: "8080" is not an address; want host:port, such as "127.0.0.1:8080", or ":8080" for every interface
 3:10: admin.listen: "127.0.0.1:99999" is not an address; want host:port, such as "127.0.0.1:8080", or ":8080" for every interface`},
@@ -304,14 +369,14 @@ func TestShippedConfig(t *testing.T) {
 	setting := regexp.MustCompile(`(?m)^# (\[+[a-z.]+\]+|[a-z_]+ +=.*)$`)
 	all := setting.ReplaceAll(text, []byte("$1"))
 	env := envOf("STRIPE_WEBHOOK_SECRET", "whsec_0123456789abcdef", "TWILIO_AUTH_TOKEN", "0123456789abcdef0123456789abcdef",
-		"INTERNAL_SECRET", "0123456789abcdef", "SHOP_TOKEN", "0123456789abcdef", "BILLING_TOKEN", "x",
+		"INTERNAL_SECRET", "0123456789abcdef", "SHOP_TOKEN", "0123456789abcdef", "BILLING_TOKEN", "x", "ACME_SECRET", "0123456789abcdef",
 		"BILLING_SIGNING_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	cfg, fs := Parse("config.toml", all, env)
 	if fs.Failed() {
 		t.Errorf("an example of the shipped config has faults:\n%v", fs)
 	}
-	if len(cfg.Sources) != 6 || len(cfg.Targets) != 2 {
-		t.Errorf("got %d sources and %d targets of the examples, want 6 and 2", len(cfg.Sources), len(cfg.Targets))
+	if len(cfg.Sources) != 9 || len(cfg.Targets) != 2 || len(cfg.Providers) != 1 {
+		t.Errorf("got %d sources, %d targets and %d providers of the examples, want 9, 2 and 1", len(cfg.Sources), len(cfg.Targets), len(cfg.Providers))
 	}
 }
 
@@ -363,3 +428,43 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+const acmeFaults = `[[provider]]
+name = "stripe"
+[[provider]]
+name = "acme"
+retries = "1 day"
+methods = ["post"]
+no_id = "never"
+body_limit = -1
+retri = "red"
+docs = "http://acme.example"
+type = ["jsn:type"]
+event_headers = ["Cookie"]
+[[provider.modes]]
+name = "signature"
+[provider.modes.hmac]
+sig = "header:"
+signed = "{timestam}"
+encoding = "hexx"
+[[provider.modes]]
+name = "token"
+token = { in = 7 }
+[[provider.handshake]]
+name = "hello"
+compare = ["query:token=nope"]
+[[provider]]
+name = "acme"
+[[provider]]
+name = "${env:SECRET}"
+[[provider]]
+id = ["json:id"]
+[[source]]
+name = "a"
+provider = "acme"
+targets = []
+[[source]]
+name = "b"
+provider = "acmee"
+targets = []
+`
