@@ -38,7 +38,7 @@ func hashOf(c *Config) string {
 }
 
 // credentialOption matches names of options that hold a credential.
-var credentialOption = regexp.MustCompile(`(?i)token|secret|passw|key$|credential`)
+var credentialOption = regexp.MustCompile(`(?i)token|secret|passw|key$|code$|credential`)
 
 // redacted is a copy whose free-form fields hold no credential: secrets
 // redact themselves, but a URL or an option may be one too.
