@@ -65,7 +65,7 @@ func (f SecretForm) bytes(s string) ([]byte, error) {
 		return sum[:], nil
 	case SecretBase64, SecretWhsec:
 		if f == SecretWhsec {
-			s = strings.TrimPrefix(strings.TrimPrefix(s, "v1,"), "whsec_")
+			s = whsecText(strings.TrimPrefix(s, "v1,"))
 		}
 		b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 		if err != nil || strings.ContainsAny(s, "\r\n") {
@@ -75,6 +75,17 @@ func (f SecretForm) bytes(s string) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("secret form %q: want raw, hex, base64, whsec, nfkd, sha1 or sha256", f)
 	}
+}
+
+// whsecText is the base64 of a secret that begins with whsec_, or with the
+// provider's own word in place of whsec. The alphabet has no underscore, so that
+// nothing is cut that could be part of the key.
+func whsecText(s string) string {
+	word, rest, ok := strings.Cut(s, "_")
+	if !ok || word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") != "" {
+		return s
+	}
+	return rest
 }
 
 // key is a secret made ready: its label, its time, and what computes under it.
@@ -113,7 +124,12 @@ func (h *HMAC) compile(ids []composite, secrets []Secret) (*hmacAuth, error) {
 	if err := errors.Join(errs...); err != nil {
 		return a, err
 	}
-	a.keys, err = makeKeys("secret", secrets, func(s *key) error {
+	a.keys, err = a.makeKeys(h, secrets, digests)
+	return a, err
+}
+
+func (a *hmacAuth) makeKeys(h *HMAC, secrets []Secret, digests []func() hash.Hash) ([]key, error) {
+	return makeKeys("secret", secrets, func(s *key) error {
 		b, err := h.Secret.bytes(s.Value.Reveal())
 		if err != nil {
 			return err
@@ -127,7 +143,6 @@ func (h *HMAC) compile(ids []composite, secrets []Secret) (*hmacAuth, error) {
 		}
 		return nil
 	})
-	return a, err
 }
 
 func (a *hmacAuth) pool(digest func() hash.Hash, key []byte) *sync.Pool {

@@ -71,12 +71,27 @@ func (m *Mode) fetches() bool {
 	return m.PublicKey != nil && m.PublicKey.Keys != nil || m.JWT != nil && m.JWT.Keys != nil
 }
 
-// pickVerifier chooses the mode of a vector that names none.
+// pickVerifier chooses the mode of a vector that names none. One that a source
+// would have to name comes only where no other takes the vector's settings.
 func (v *vector) pickVerifier(row Row, cfg Config, req *Request) (*Verifier, error) {
+	ver, err := v.pickAmong(row, false, cfg, req)
+	if err == nil {
+		return ver, nil
+	}
+	if ver, other := v.pickAmong(row, true, cfg, req); other == nil {
+		return ver, nil
+	}
+	return nil, err
+}
+
+func (v *vector) pickAmong(row Row, explicit bool, cfg Config, req *Request) (*Verifier, error) {
 	var fits *Verifier
 	var errs []error
 	for _, m := range row.Modes {
 		secrets, public := m.takes()
+		if m.Explicit != explicit {
+			continue
+		}
 		if len(cfg.Secrets) > 0 && !secrets || len(cfg.PublicKeys) > 0 && !public {
 			continue
 		}
