@@ -192,3 +192,35 @@ func TestWaitingBytes(t *testing.T) {
 		t.Error("bytes are not bounded")
 	}
 }
+
+// TestEchoAndFail gives back the headers a provider wants to see, with an event
+// and with its repeat, and fails a handshake as its row says.
+func TestEchoAndFail(t *testing.T) {
+	t.Parallel()
+	row := verify.Row{
+		Name: "echoing", ID: []string{"json:id"}, EchoHeaders: []string{"X-Client-Id"}, Options: []string{"code"}, Methods: []string{"POST", "GET"},
+		Modes: []verify.Mode{{Name: "token", Token: &verify.Token{In: "header:X-Token"}}},
+		Handshake: []verify.Handshake{{Name: "code", Method: "GET", Detect: []string{"query:code"}, Compare: []string{"query:code=code"},
+			Status: 204, Fail: 404}},
+	}
+	v, err := verify.New(verify.Config{Row: row, Options: map[string]string{"code": "right"},
+		Secrets: []verify.Secret{{Value: verify.NewSecretString("0123456789abcdef")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := setup(t, []*Source{{Name: "echoing", Verifier: v}}, nil)
+	f.send(t, message{method: "GET", path: "/in/echoing?code=right"}).want(t, 204)
+	if got := f.send(t, message{method: "GET", path: "/in/echoing?code=wrong"}).want(t, 404); got.body != "" {
+		t.Errorf("a failed handshake is answered %q", got.body)
+	}
+	event := message{path: "/in/echoing", body: `{"id":"1"}`, lines: []string{"X-Client-Id: c7"}}
+	for range 2 {
+		got := f.send(t, event.with("X-Token: 0123456789abcdef")).want(t, 200)
+		if got.header.Get("X-Client-Id") != "c7" {
+			t.Errorf("got %v", got.header)
+		}
+	}
+	if got := f.send(t, event.with("X-Token: fedcba9876543210")).want(t, 401); got.header.Get("X-Client-Id") != "" {
+		t.Errorf("a refusal gives back %v", got.header)
+	}
+}
