@@ -96,7 +96,8 @@ func orElse(s, fallback string) string {
 func (c *checker) window(s *SourceConfig, n *node, row verify.Row) {
 	if n.get("window") == nil {
 		s.Window = Duration(row.Window)
-		orDefault(&s.Window, verify.DefaultWindow)
+		// A row that states no window is remembered for a day beyond its resends.
+		orDefault(&s.Window, max(verify.DefaultWindow, time.Duration(row.Retries)+day))
 		return
 	}
 	if s.Window == 0 {

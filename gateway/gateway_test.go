@@ -51,7 +51,7 @@ func target(url string) string {
 	return fmt.Sprintf("[[target]]\nname = \"app\"\nurl = %q\ninitial = \"10ms\"\nmax = \"20ms\"\n", url)
 }
 
-var testEnv = envOf("A", secretA, "B", secretB)
+var testEnv = envOf("A", secretA, "B", secretB, "PLAIN", "0123456789abcdef")
 
 // parsed is a configuration that must have no errors.
 func parsed(t *testing.T, toml string) *Config {

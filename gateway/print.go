@@ -55,6 +55,11 @@ func (c *Config) redacted() *Config {
 			}
 		}
 	}
+	for i := range out.Sources {
+		if v := c.tree.get("source").item(i).get("roots"); v != nil && v.expanded {
+			out.Sources[i].Roots = "[redacted:roots]"
+		}
+	}
 	for i := range out.Targets {
 		if u := c.tree.get("target").item(i).get("url"); u != nil && u.expanded {
 			out.Targets[i].URL = "[redacted:url]"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -48,6 +49,10 @@ func TestProviderRow(t *testing.T) {
 	src, _ := cfg.Source("acme")
 	if src.BodyLimit != 2<<20 || src.Window != Duration(verify.DefaultWindow) {
 		t.Errorf("the source has limit %v and window %v", src.BodyLimit, src.Window)
+	}
+	long := parsed(t, strings.Replace(acme, `"1d"`, `"10d"`, 1)+source("acme", "acme", "${env:A}")+target("http://127.0.0.1:9/"))
+	if src, _ := long.Source("acme"); src.Window != Duration(11*day) {
+		t.Errorf("resends of 10d are remembered %v", src.Window)
 	}
 	var out bytes.Buffer
 	if err := cfg.Print(&out); err != nil {
@@ -129,5 +134,50 @@ func TestProviderTraffic(t *testing.T) {
 	}
 	if resp, body := r.send(t, r.signed(t, "acme", "e2", "made")); resp.StatusCode != http.StatusOK {
 		t.Errorf("after a refused reload: answered %s %s", resp.Status, body)
+	}
+}
+
+// TestGetForwarded takes an event that is a GET with everything in its query,
+// and forwards it as one, with the query byte for byte.
+func TestGetForwarded(t *testing.T) {
+	t.Parallel()
+	const caller = `[[provider]]
+name = "caller"
+methods = ["GET"]
+id = ["query:id"]
+[[provider.modes]]
+name = "token"
+token = { in = "query:token" }
+`
+	seen := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		seen <- req.Method + " " + req.URL.RawQuery
+	}))
+	t.Cleanup(srv.Close)
+	r := run(t, base(t.TempDir())+caller+source("caller", "caller", "${env:PLAIN}")+target(srv.URL), Options{})
+	const query = "b=%41%2b+c&id=7&token=0123456789abcdef&b=&a"
+	ingest, _ := r.Addr()
+	resp, err := r.client.Get("http://" + ingest + "/in/caller?" + query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("answered %s", resp.Status)
+	}
+	select {
+	case got := <-seen:
+		if got != "GET "+query {
+			t.Errorf("forwarded %s, want GET %s", got, query)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was forwarded")
+	}
+	if resp, err = r.client.Post("http://"+ingest+"/in/caller?"+query, "text/plain", nil); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("a POST is answered %s", resp.Status)
 	}
 }
