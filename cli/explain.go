@@ -64,6 +64,9 @@ func (a *app) explain(ctx context.Context, args []string, f explainFlags) error 
 	if late(e.Result.Reason) && !got.dated {
 		fmt.Fprintln(a.Stderr, "the signature is right; only the time is judged by now: --at says when the request arrived")
 	}
+	if e.Result.Reason == verify.ReasonKeyUnavailable {
+		fmt.Fprintln(a.Stderr, "the provider's keys are fetched by the gateway only; this command makes no calls")
+	}
 	return quiet(exitFailed)
 }
 

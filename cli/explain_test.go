@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,30 @@ func TestExplainSeeded(t *testing.T) {
 				t.Errorf("%s: the secret is printed", tt.name)
 			}
 		}
+	}
+}
+
+// TestExplainNotes: what lies with this command, and not with the request, is said
+// beside the explanation.
+func TestExplainNotes(t *testing.T) {
+	env := map[string]string{"RIGHT": "whsec_C2FVsBQIhrscChlQIMVb5sSYspob7oDt"}
+	signed, _, _ := runApp(t, "{}", env, "sign", "stripe", "--secret-env", "RIGHT", "--body", "-", "--request")
+	explain := []string{"verify", "--explain", "-", "--provider", "stripe", "--secret-env", "RIGHT"}
+	late := time.Unix(1767225600, 0).Add(48 * time.Hour)
+	out, errs, code := runAppAt(t, late, signed, env, explain...)
+	if code != exitFailed || !strings.HasPrefix(out, "refused: timestamp_old") || !strings.Contains(errs, "--at") {
+		t.Errorf("late: code %d: %s%s", code, out, errs)
+	}
+	out, errs, code = runAppAt(t, late, signed, env, append(explain, "--at", "1767225600")...)
+	if code != exitDone || errs != "" || !strings.HasPrefix(out, "authentic") {
+		t.Errorf("late, with --at: code %d: %s%s", code, out, errs)
+	}
+	part := base64.RawURLEncoding.EncodeToString
+	token := "POST / HTTP/1.1\nHost: a.test\nAuthorization: Bearer " + part([]byte(`{"alg":"RS256","kid":"k1"}`)) + "." +
+		part([]byte(`{"iss":"chat@system.gserviceaccount.com","aud":"me","exp":1767229200}`)) + ".AAAA\n\n{}"
+	out, errs, code = runApp(t, token, nil, "verify", "--explain", "-", "--provider", "google_chat", "--option", "audience=me")
+	if code != exitFailed || !strings.HasPrefix(out, "refused: key_unavailable") || !strings.Contains(errs, "by the gateway only") {
+		t.Errorf("fetched keys: code %d: %s%s", code, out, errs)
 	}
 }
 

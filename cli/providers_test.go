@@ -20,10 +20,16 @@ import (
 // runApp runs one command in this process.
 func runApp(t *testing.T, stdin string, env map[string]string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return runAppAt(t, time.Unix(1767225600, 0), stdin, env, args...)
+}
+
+// runAppAt is runApp at another time.
+func runAppAt(t *testing.T, now time.Time, stdin string, env map[string]string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	std := IO{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Samples: os.DirFS(".."),
 		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
-	a := &app{IO: std, now: func() time.Time { return time.Unix(1767225600, 0) }}
+	a := &app{IO: std, now: func() time.Time { return now }}
 	code = a.run(t.Context(), args)
 	return out.String(), errs.String(), code
 }
@@ -253,5 +259,31 @@ func TestCurl(t *testing.T) {
 	out, _, _ = runApp(t, "it's", env, "sign", "stripe", "--secret-env", "SECRET", "--body", "-", "--curl")
 	if !strings.Contains(out, `--data-raw 'it'\''s'`) {
 		t.Errorf("got %s", out)
+	}
+}
+
+// TestCardKinds: what a provider needs beside a secret is on its card.
+func TestCardKinds(t *testing.T) {
+	for name, want := range map[string]string{
+		"asana":         `registration       = "pending"`,
+		"twilio":        `public_url = "https://YOUR.HOST/in/twilio"`,
+		"sendgrid":      `public_keys = ["${env:SENDGRID_PUBLIC_KEY}"]`,
+		"google_pubsub": `audience = "your-audience"`,
+		"meta":          `verify_token = "your-verify-token"`,
+		"hubspot":       `accept_unconfirmed = true`,
+		"none":          `name     = "unsigned"`,
+	} {
+		row, ok := verify.Lookup(name)
+		if !ok {
+			t.Errorf("no provider %s", name)
+			continue
+		}
+		if c := cardOf(row, nil); !strings.Contains(c.Config, want) {
+			t.Errorf("%s: no %q in\n%s", name, want, c.Config)
+		}
+	}
+	sns, _ := verify.Lookup("aws_sns")
+	if c := cardOf(sns, nil); strings.Contains(c.Config, "secrets") || !strings.Contains(c.Secret, "fetched") || len(c.Handshakes) == 0 {
+		t.Errorf("aws_sns: %+v", c)
 	}
 }
