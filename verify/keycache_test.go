@@ -387,6 +387,8 @@ func TestCertificates(t *testing.T) {
 		"too late":              {doc: leafPEM, name: "keys.acme.test", at: 2 * time.Hour},
 		"signed by itself":      {doc: ownPEM, name: "keys.acme.test"},
 		"by itself, and may be": {doc: ownPEM, name: "keys.acme.test", free: true, ok: true},
+		"too late, by itself":   {doc: ownPEM, name: "keys.acme.test", free: true, at: 2 * year},
+		"too early, by itself":  {doc: ownPEM, name: "keys.acme.test", free: true, at: -2 * year},
 		"no certificate":        {doc: []byte("hello")},
 		"broken":                {doc: []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
 	} {

@@ -143,3 +143,32 @@ func TestDerivedParts(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenInEachElement wants the token in every element, wherever one lacks it.
+func TestTokenInEachElement(t *testing.T) {
+	t.Parallel()
+	row := Row{Name: "each", ID: []string{"json:id"}, Batch: &Batch{Path: "value"}, Modes: []Mode{{Name: "m", Token: &Token{In: "json:state", Each: "value"}}}}
+	if err := row.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	v := mustNew(t, Config{Row: row, Secrets: secrets("s")})
+	for body, want := range map[string]Reason{
+		`{"value":[{"id":1,"state":"s"},{"id":2,"state":"s"}]}`:                     OK,
+		`{"value":[{"id":1,"state":"x"},{"id":2,"state":"s"}]}`:                     ReasonSignatureMismatch,
+		`{"value":[{"id":1,"state":"s"},{"id":2,"state":"x"}]}`:                     ReasonSignatureMismatch,
+		`{"value":[{"id":1,"state":"s"},{"id":2},{"id":3,"state":"s"}]}`:            ReasonSignatureMissing,
+		`{"value":[{"id":1,"state":"s"},{"id":2,"state":{}},{"id":3,"state":"s"}]}`: ReasonSignatureMissing,
+		`{"value":[]}`:                ReasonSignatureMissing,
+		`{"value":{"state":"s"}}`:     ReasonSignatureMissing,
+		`{"value":"s"}`:               ReasonSignatureMissing,
+		`{"state":"s"}`:               ReasonSignatureMissing,
+		`[{"state":"s"}]`:             ReasonSignatureMissing,
+		`not JSON`:                    ReasonSignatureMissing,
+		`{"value":[{"state":"s"}],`:   ReasonSignatureMissing,
+		`{"value":[{"state":"s"},1]}`: ReasonSignatureMissing,
+	} {
+		if res := v.Verify(&Request{Method: "POST", Body: []byte(body)}); res.Reason != want || want != OK && res.Events != nil {
+			t.Errorf("%s: %s, want %s", body, res.Reason, want)
+		}
+	}
+}
