@@ -152,7 +152,7 @@ type Account interface {
 	Body(ctx context.Context, ref event.Ref) ([]byte, error)
 	Events(ctx context.Context, f Filter, cursor string, limit int) (Page[Record], error)
 	Deliveries(ctx context.Context, f Filter, cursor string, limit int) (Page[DeliveryRow], error)
-	// Attempts of one event, oldest first.
+	// Attempts of one event, in the order in which they were recorded.
 	Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, error)
 	Stats(ctx context.Context) (Stats, error)
 }

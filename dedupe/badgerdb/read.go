@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -287,18 +288,30 @@ func (db *DB) heldOpen(txn *badger.Txn, c dedupe.Claim) (bool, error) {
 	return c.HeldBy(rec.Deliveries), err
 }
 
-// Attempts lists one event's attempts, oldest first.
+// Attempts lists one event's attempts in the order in which they were
+// recorded.
 func (db *DB) Attempts(_ context.Context, ref event.Ref) ([]event.Attempt, error) {
-	var out []event.Attempt
+	var found []recorded
 	err := db.view(func(txn *badger.Txn) error {
 		_, p, err := db.event(txn, ref)
 		if err != nil {
 			return err
 		}
-		return eachAttempt(txn, db.attemptBuckets(p.class, ref), ref, func(a event.Attempt) { out = append(out, a) })
+		return eachAttempt(txn, db.attemptBuckets(p.class, ref), ref, func(r recorded) { found = append(found, r) })
 	})
-	sort.SliceStable(out, func(i, j int) bool { return out[i].StartedAt.Before(out[j].StartedAt) })
+	sort.Slice(found, func(i, j int) bool { return bytes.Compare(found[i].order[:], found[j].order[:]) < 0 })
+	out := make([]event.Attempt, len(found))
+	for i := range found {
+		out[i] = found[i].Attempt
+	}
 	return out, err
+}
+
+// recorded is an attempt and its place in the order of recording: batch, and
+// number in the batch.
+type recorded struct {
+	event.Attempt
+	order [8 + 2]byte
 }
 
 type attemptPlace struct {
@@ -321,7 +334,7 @@ func (db *DB) attemptBuckets(c class, ref event.Ref) attemptPlace {
 	return out
 }
 
-func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(event.Attempt)) error {
+func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(recorded)) error {
 	for _, t := range at.ts {
 		opt := badger.DefaultIteratorOptions
 		opt.Prefix = attemptPrefix(at.class, t, ref)
@@ -330,9 +343,10 @@ func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(event.A
 			key := it.Item().KeyCopy(nil)
 			val, err := it.Item().ValueCopy(nil)
 			if err == nil {
-				var a event.Attempt
-				if a, _, err = decodeAttempt(key, val); err == nil {
-					f(a)
+				var r recorded
+				if r.Attempt, _, err = decodeAttempt(key, val); err == nil {
+					copy(r.order[:], key[len(key)-len(r.order):])
+					f(r)
 				}
 			}
 			if err != nil {
