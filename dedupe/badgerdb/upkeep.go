@@ -139,13 +139,9 @@ func (r *replay) event(ref event.Ref) error {
 
 // targets are the names to open: the event's own, or today's.
 func (r *replay) targets(rec *dedupe.Record) []string {
-	var names []string
+	names := rec.Event.Targets
 	if r.Reroute != nil {
 		names = r.Reroute(&rec.Event)
-	} else {
-		for _, d := range rec.Deliveries {
-			names = append(names, d.Target)
-		}
 	}
 	if r.Target == "" {
 		return names
