@@ -60,9 +60,8 @@ var (
 	answerFault     = fixed(http.StatusInternalServerError, "internal error")
 	answerRefused   = fixed(http.StatusUnauthorized, "not authentic").
 			with("Www-Authenticate", `Webhook realm="onceward"`)
-	answerHealthMethod = answerMethod.with("Allow", "GET, HEAD")
-	answerLive         = answer{status: http.StatusOK, contentType: headerText, body: []byte("ok\n")}
-	answerNotReady     = answer{status: http.StatusServiceUnavailable, contentType: headerText, body: []byte("not ready\n")}
+	answerLive     = answer{status: http.StatusOK, contentType: headerText, body: []byte("ok\n")}
+	answerNotReady = answer{status: http.StatusServiceUnavailable, contentType: headerText, body: []byte("not ready\n")}
 )
 
 func fixed(status int, problem string) answer {

@@ -106,12 +106,6 @@ func validHeaderName(s string) bool {
 	return s != ""
 }
 
-// validPath reports whether p is a JSON path.
-func validPath(p string) bool {
-	_, ok := jsonPath(p)
-	return ok
-}
-
 // jsonPath turns a path into the JSON library's spelling. Everything to which the
 // library gives a meaning of its own is refused or escaped: queries, modifiers,
 // escapes. The asterisk keeps its meaning.

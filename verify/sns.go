@@ -61,7 +61,7 @@ func (a *snsAuth) verify(x *exchange) Result {
 	if !ok {
 		return refuse(ReasonSignedPartMissing, "a signed field is absent or no text")
 	}
-	alg := a.alg
+	var alg Algorithm
 	switch gjson.GetBytes(doc, "SignatureVersion").String() {
 	case "1":
 		alg = RSASHA1

@@ -27,7 +27,7 @@ func (t *Token) compile(secrets []Secret) (*tokenAuth, error) {
 	if t.Each != "" {
 		var ok bool
 		if a.each, ok = jsonPath(t.Each); !ok || err == nil && (len(in) != 1 || in[0].kind != kindJSON) {
-			errs = append(errs, fmt.Errorf("each %q: want a JSON path, and in one of json:", t.Each))
+			errs = append(errs, fmt.Errorf("each %q: want a JSON path, and in one that begins with json", t.Each))
 		}
 	}
 	a.keys, err = hashedKeys(secrets, nil)
