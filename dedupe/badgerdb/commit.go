@@ -116,7 +116,7 @@ func (c *commit) reset() {
 		tallies: map[event.Ref]*pendingTally{},
 	}
 	c.head = head{no: c.db.head.no + 1, prev: c.db.head.hash, writer: c.db.writer, at: c.now.UnixMilli(),
-		events: c.db.events, low: c.db.head.low, lowKnown: c.db.head.lowKnown}
+		events: c.db.events, low: c.db.head.low}
 }
 
 func (c *commit) set(key, val []byte) error {
@@ -522,7 +522,7 @@ func (c *commit) low() {
 			low = o.entry.Ref
 		}
 	}
-	c.head.low, c.head.lowKnown = low, true
+	c.head.low = low
 }
 
 func (c *commit) apply() {

@@ -24,8 +24,7 @@ type head struct {
 	first, last event.Ref // of the new events; zero when there were none
 	count       uint64    // of new events
 	events      uint64    // of the ledger up to and with this batch
-	low         event.Ref // no delivery below it was open, as last computed; zero: none was
-	lowKnown    bool
+	low         event.Ref // no delivery below it was open, as last computed; zero: not known
 	parts       []headPart
 
 	hash [32]byte // of the encoded head
@@ -51,7 +50,6 @@ func (h *head) seal(key []byte) []byte {
 	e.raw(h.last[:])
 	e.uint(h.count)
 	e.uint(h.events)
-	e.bool(h.lowKnown)
 	e.raw(h.low[:])
 	e.uint(uint64(len(h.parts)))
 	for _, p := range h.parts {
@@ -78,7 +76,6 @@ func decodeHead(key, val []byte) (h head, err error) {
 	d.raw(h.first[:])
 	d.raw(h.last[:])
 	h.count, h.events = d.uint(), d.uint()
-	h.lowKnown = d.bool()
 	d.raw(h.low[:])
 	n := d.count()
 	for range n {
