@@ -372,10 +372,9 @@ func TestConfirmer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tries := 0
+				var tries atomic.Int32
 				c, met := confirmerOf(t, outbound(func(*http.Request) (int, string, error) {
-					tries++
-					if status := tt.answers[tries-1]; status != 0 {
+					if status := tt.answers[tries.Add(1)-1]; status != 0 {
 						return status, "", nil
 					}
 					return 0, "", errors.New("broken")
@@ -395,8 +394,8 @@ func TestConfirmer(t *testing.T) {
 						<-time.After(time.Second)
 					}
 				}
-				if tries != tt.tries || time.Since(began) != tt.took {
-					t.Errorf("%d tries in %v, want %d in %v", tries, time.Since(began), tt.tries, tt.took)
+				if n := int(tries.Load()); n != tt.tries || time.Since(began) != tt.took {
+					t.Errorf("%d tries in %v, want %d in %v", n, time.Since(began), tt.tries, tt.took)
 				}
 				if n := counted(t, met.confirms.WithLabelValues("s", tt.outcome)); n != 1 {
 					t.Errorf("counted %v %s", n, tt.outcome)
