@@ -257,5 +257,6 @@ type Ledger interface {
 	Committer
 	Dispatch
 	Account
+	Notebook
 	Upkeep
 }

@@ -39,7 +39,10 @@ func (db *DB) Check(ctx context.Context) (dedupe.CheckReport, error) {
 				}
 			}
 		}
-		return c.claims()
+		if err := c.claims(); err != nil {
+			return err
+		}
+		return c.notes()
 	})
 	return c.report, err
 }
@@ -246,6 +249,14 @@ func (c *check) claims() error {
 		}
 		if err != nil && !errors.Is(err, dedupe.ErrPruned) {
 			c.fault(keyText(key), "its event: "+err.Error())
+		}
+	})
+}
+
+func (c *check) notes() error {
+	return c.each([]byte{kindNote}, func(key, val []byte) {
+		if _, err := decodeNote(key, val); err != nil {
+			c.fault(keyText(key), err.Error())
 		}
 	})
 }

@@ -40,6 +40,7 @@
 //	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <batch 8> <n 2>   attempt
 //	c <ref 16>                             where a carried event and its body stand now
+//	n <kind> 00 <name>                     note
 //
 // # Values
 //

@@ -68,6 +68,8 @@ func samples() map[string]record {
 	put("dead", key, newEnc(0).seal(key, 0))
 	put("class", classMetaKey(1), c.seal(classMetaKey(1)))
 	put("cuts", cutsKey, cut.seal())
+	key = noteKey("target", "billing")
+	put("note", key, sealNote(key, &dedupe.Note{Kind: "target", Name: "billing", Version: 3, Value: []byte("{}"), UpdatedAt: at}))
 	return out
 }
 
@@ -77,7 +79,7 @@ func TestFormatIsGolden(t *testing.T) {
 	got := samples()
 	if *update {
 		var b strings.Builder
-		for _, name := range []string{"attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "state", "tally"} {
+		for _, name := range []string{"attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "note", "state", "tally"} {
 			fmt.Fprintf(&b, "%s %x %x\n", name, got[name].key, got[name].val)
 		}
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
@@ -130,6 +132,9 @@ func TestFormatIsRead(t *testing.T) {
 	if c, err := decodeClaim(s["claim"].key, s["claim"].val); err != nil || c.Ref != ref || c.Window != time.Hour {
 		t.Errorf("claim: %+v %v", c, err)
 	}
+	if n, err := decodeNote(s["note"].key, s["note"].val); err != nil || n.Kind != "target" || n.Name != "billing" || n.Version != 3 {
+		t.Errorf("note: %+v %v", n, err)
+	}
 	if b, err := unseal(s["body"].key, s["body"].val); err != nil || string(b) != strings.Repeat("abcd", 100) || len(s["body"].val) > 300 {
 		t.Errorf("body: %d bytes stored, %v", len(s["body"].val), err)
 	}
@@ -172,6 +177,7 @@ func FuzzDecode(f *testing.F) {
 		_, _ = decodeCarried(key, val)
 		_, _ = decodeClass(key, val, 0)
 		_, _ = decodeCuts(val)
+		_, _ = decodeNote(key, val)
 		_ = keyText(key)
 		if len(key) >= 5 {
 			_, _ = decodeClaim(key, val)

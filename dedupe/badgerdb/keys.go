@@ -19,6 +19,7 @@ const (
 	kindBody    = 'b'
 	kindAttempt = 'a'
 	kindCarried = 'c'
+	kindNote    = 'n'
 
 	subEvent   = 'e'
 	subCarried = 'c'
@@ -127,6 +128,8 @@ func keyText(key []byte) string {
 	switch {
 	case key[0] == kindMeta:
 		return fmt.Sprintf("%q", key)
+	case key[0] == kindNote:
+		return fmt.Sprintf("note %q", key[1:])
 	case key[0] == kindHead && len(key) == headKeySize:
 		return fmt.Sprintf("head %d", binary.BigEndian.Uint64(key[5:]))
 	case key[0] == kindClaim && len(key) == 37:

@@ -62,6 +62,7 @@ type disk struct {
 	Claims   map[dedupe.Key]dedupe.Claim
 	Records  []*record // ascending by ref
 	Pruned   map[event.Ref]bool
+	Notes    map[[2]string]dedupe.Note // by kind and name
 }
 
 // record is an event and everything known of it.
@@ -105,6 +106,7 @@ func NewMemory(cfg Config) *Memory {
 	return openMemory(cfg, &disk{
 		Writer: cfg.Writer & (1<<event.WriterBits - 1),
 		Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{},
+		Notes: map[[2]string]dedupe.Note{},
 	})
 }
 

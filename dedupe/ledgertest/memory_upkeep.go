@@ -223,7 +223,8 @@ func (m *Memory) Backup(_ context.Context, w io.Writer) error {
 // RestoreMemory makes a ledger of a backup. Refs of the old ledger stay
 // valid; new ones carry a new writer ID.
 func RestoreMemory(cfg Config, r io.Reader) (*Memory, error) {
-	d := &disk{Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}}
+	d := &disk{Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{},
+		Notes: map[[2]string]dedupe.Note{}}
 	if err := gob.NewDecoder(r).Decode(d); err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)
 	}

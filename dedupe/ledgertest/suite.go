@@ -98,6 +98,7 @@ func Run(t *testing.T, h Harness) {
 		{"lease", leaseTests()},
 		{"account", accountTests()},
 		{"upkeep", upkeepTests()},
+		{"notes", noteTests()},
 		{"retention", retentionTests()},
 		{"restart", restartTests()},
 		{"writer", writerTests()},
