@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,9 @@ type Config struct {
 	// token stands in. Exactly one is required, and no token may be empty.
 	TokenHash [sha256.Size]byte
 	TokenFile string
+	// Tokens are further ones, with their roles; SetTokens replaces them. The
+	// one above is called "admin" and has that role.
+	Tokens []Token
 
 	// Hosts are further names and addresses this listener may be called by,
 	// without a port. Loopback names, the address a connection came in on and
@@ -86,13 +90,15 @@ const (
 
 // Admin is the operator's listener. It is safe for concurrent use.
 type Admin struct {
-	cfg     Config // read-only after New
-	token   [sha256.Size]byte
+	cfg     Config                  // read-only after New
+	tokens  atomic.Pointer[[]Token] // the gateway's own is the first
 	started time.Time
 	met     *metrics
 	logins  *limiter
 	hosts   map[string]bool // read-only after New
 	handler http.Handler
+
+	sessions *sessions
 
 	// reloading and checking let one such call run at a time.
 	reloading sync.Mutex
@@ -105,13 +111,18 @@ func New(cfg Config) (*Admin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	a := &Admin{cfg: cfg, token: cfg.TokenHash}
+	a := &Admin{cfg: cfg, sessions: newSessions()}
+	own := Token{Name: mainToken, Role: RoleAdmin, Hash: cfg.TokenHash}
 	if cfg.TokenFile != "" {
 		token, err := ReadToken(cfg.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("admin: %w", err)
 		}
-		a.token = HashToken(token)
+		own.Hash = HashToken(token)
+	}
+	a.tokens.Store(&[]Token{own})
+	if err := a.SetTokens(cfg.Tokens); err != nil {
+		return nil, err
 	}
 	met, err := newMetrics(cfg.Registerer)
 	if err != nil {

@@ -16,10 +16,25 @@ import (
 type access uint8
 
 const (
-	tokenOnly    access = iota // the bearer token; the zero value is the strict one
-	localOrToken               // the token, unless the peer is this machine
+	tokenOnly    access = iota // a token of the role admin; the zero value is the strict one
+	asOperator                 // a token of the role operator or above
+	asViewer                   // any token
+	localOrToken               // any token, unless the peer is this machine
 	open                       // nothing
 )
+
+// role is the least role that an access needs; 0 for none.
+func (n access) role() Role {
+	switch n {
+	case asOperator:
+		return RoleOperator
+	case asViewer, localOrToken:
+		return RoleViewer
+	case open:
+		return 0
+	}
+	return RoleAdmin
+}
 
 // HashToken is the form in which a token is kept and compared.
 func HashToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
@@ -57,33 +72,48 @@ var errUnauthorized = apiError(http.StatusUnauthorized, CodeUnauthorized,
 
 var errLimited = apiError(http.StatusTooManyRequests, CodeLimited, "too many wrong tokens from this address: wait a minute")
 
-// authorize lets a request pass or says why not.
-func (a *Admin) authorize(r *http.Request, need access) error {
+// errRole is the refusal of a caller whose role is too low.
+func errRole(p Principal, need Role) error {
+	return apiError(http.StatusForbidden, CodeForbidden, "this needs the role %s: the token %q has the role %s", need, p.Name, p.Role)
+}
+
+// authorize says who asks, or why the request may not pass.
+func (a *Admin) authorize(r *http.Request, need access) (Principal, error) {
 	peer := peerOf(r)
 	if need == open || need == localOrToken && isLocal(r, peer) {
-		return nil
+		return Principal{}, nil
 	}
 	got, ok := r.Header["Authorization"]
 	if !ok {
 		a.met.authFailures.WithLabelValues(authMissing).Inc()
-		return errUnauthorized
+		return Principal{}, errUnauthorized
 	}
-	now := a.cfg.Now()
+	token, ok := bearer(got)
+	reason := authWrong
+	if !ok {
+		token, reason = "", authMalformed // nobody's token is empty
+	}
+	p, err := a.login(r, token, reason)
+	if err != nil {
+		return p, err
+	}
+	if !p.may(need.role()) {
+		return p, errRole(p, need.role())
+	}
+	return p, nil
+}
+
+// login finds the holder of a token. Failures count against the address, for
+// the reason given; an address with too many is not looked at.
+func (a *Admin) login(r *http.Request, token, reason string) (Principal, error) {
+	peer, now := peerOf(r), a.cfg.Now()
 	if a.logins.limited(peer, now) {
 		a.met.authFailures.WithLabelValues(authLimited).Inc()
 		a.holdBack(r)
-		return errLimited
+		return Principal{}, errLimited
 	}
-	token, ok := bearer(got)
-	if ok {
-		sum := HashToken(token)
-		if subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1 {
-			return nil
-		}
-	}
-	reason := authWrong
-	if !ok {
-		reason = authMalformed
+	if p, ok := a.holder(HashToken(token)); ok {
+		return p, nil
 	}
 	a.met.authFailures.WithLabelValues(reason).Inc()
 	switch a.logins.failed(peer, now) {
@@ -92,7 +122,19 @@ func (a *Admin) authorize(r *http.Request, need access) error {
 	case maxFailures:
 		a.cfg.Log.Warn("admin logins from this address are refused for a minute", "remote_ip", peer)
 	}
-	return errUnauthorized
+	return Principal{}, errUnauthorized
+}
+
+// holder is whose token has this hash. Every token is compared, each in
+// constant time; none has the hash of the empty token.
+func (a *Admin) holder(sum [sha256.Size]byte) (Principal, bool) {
+	var p Principal
+	for _, t := range *a.tokens.Load() {
+		if subtle.ConstantTimeCompare(sum[:], t.Hash[:]) == 1 {
+			p = Principal{t.Name, t.Role}
+		}
+	}
+	return p, p.Role != 0
 }
 
 // bearer takes the token out of the one Authorization header.

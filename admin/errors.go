@@ -17,7 +17,7 @@ const (
 	CodeInvalid      = "invalid"       // 400: an argument is wrong
 	CodeConfig       = "config"        // 400: the configuration is, nothing was changed
 	CodeUnauthorized = "unauthorized"  // 401: no token, or not this one
-	CodeForbidden    = "forbidden"     // 403: called from another web site
+	CodeForbidden    = "forbidden"     // 403: the role is too low, or called from another web site
 	CodeNotFound     = "not_found"     // 404
 	CodeMethod       = "method"        // 405
 	CodeAmbiguous    = "ambiguous"     // 409: the ID means several events

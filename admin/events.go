@@ -44,6 +44,7 @@ func (a *Admin) getEvent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	d.Attempted = forRole(who(c), d.Attempted)
 	return c.JSON(http.StatusOK, d)
 }
 
@@ -56,7 +57,18 @@ func (a *Admin) listAttempts(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, Page[Attempt]{Items: at})
+	return c.JSON(http.StatusOK, Page[Attempt]{Items: forRole(who(c), at)})
+}
+
+// forRole leaves out what targets answered unless the role may see bodies.
+func forRole(p Principal, at []Attempt) []Attempt {
+	if p.may(RoleOperator) {
+		return at
+	}
+	for i := range at {
+		at[i].Response = ""
+	}
+	return at
 }
 
 // getBody gives out the exact bytes, as something no browser will show.

@@ -94,11 +94,23 @@ func (a *Admin) serve(route string, need access, h echo.HandlerFunc) echo.Handle
 		if w, ok := c.Response().Writer.(*answer); ok {
 			w.route = route
 		}
-		if err := a.authorize(c.Request(), need); err != nil {
+		p, err := a.authorize(c.Request(), need)
+		if err != nil {
 			return err
 		}
+		c.Set(principalKey, p)
 		return h(c)
 	}
+}
+
+// principalKey is where a request keeps who asks.
+const principalKey = "principal"
+
+// who is the principal of a request that serve let pass; the zero one for
+// routes that need no token.
+func who(c echo.Context) Principal {
+	p, _ := c.Get(principalKey).(Principal)
+	return p
 }
 
 // writeError sends the one JSON shape of errors.

@@ -118,7 +118,11 @@ func (a *Admin) getRefusal(c echo.Context) error {
 	}
 	for _, r := range a.cfg.Receiver.Refusals(RefusalQuery{Limit: math.MaxInt}) {
 		if r.ID == id {
-			return c.JSON(http.StatusOK, maskRefusal(r))
+			r = maskRefusal(r)
+			if !who(c).may(RoleOperator) {
+				r.Body, r.BodyOmitted = "", r.BodyBytes > 0
+			}
+			return c.JSON(http.StatusOK, r)
 		}
 	}
 	return fmt.Errorf("refusal %q: %w: only the latest are remembered", id, dedupe.ErrNotFound)

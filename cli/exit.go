@@ -32,7 +32,7 @@ const exitCodesHelp = `Every command ends with one of these codes:
     4  not found, or nothing matched
     5  partly done: some of it failed or was left open
     6  the ledger cannot be used: in use, damaged, newer, or the disk is full
-    7  not allowed: the token is missing or wrong
+    7  not allowed: the token is missing or wrong, or its role is too low
     8  the gateway cannot be reached
   130  ended by a second SIGINT; the first one drains
   143  ended by a second SIGTERM; the first one drains

@@ -29,6 +29,7 @@ var reserved = []string{"livez", "readyz", "healthz", "metrics", "api", "in", "a
 
 func (c *checker) run() {
 	c.listeners()
+	c.tokens()
 	c.store()
 	c.rest()
 	c.providers()

@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 		{"key twice", "listen = \":1\"\nlisten = \":2\"\n", `2:1: not TOML: toml: key listen is already defined; nothing else was looked at`},
 		{"unknown keys, all at once", "lisen = \":1\"\n[admin]\nx = 1\n[stor]\npath = \"p\"\n", `
 1:1: lisen: unknown key "lisen"; did you mean "listen"?
-3:1: admin.x: unknown key "x"; known here: listen, token_file, hosts
+3:1: admin.x: unknown key "x"; known here: listen, token_file, hosts, token
 4:2: stor: unknown key "stor"; did you mean "store"?`},
 		{"wrong types, all at once", "listen = 1\ndrain = 20\n[[source]]\nname = \"a\"\nprovider = \"none\"\ntargets = \"x\"\nallow_short_window = 1\nmax_elements = 99999999999\n", `
 1:10: listen: is an integer; want a string
@@ -77,6 +77,37 @@ func TestFaults(t *testing.T) {
 28:8: provider[3].name: a provider holds no references; use an option, which a source sets
 29:3: provider[4]: this provider has no name; write name = "…"
 37:12: source[1].provider: unknown provider "acmee"; did you mean "acme"?`},
+		{"tokens", `[[admin.token]]
+name = "Ops"
+role = "root"
+hash = "abc"
+[[admin.token]]
+name = "admin"
+hash = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+[[admin.token]]
+name = "a"
+role = "viewer"
+hash = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+file = "x"
+[[admin.token]]
+name = "b"
+role = "viewr"
+hash = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+[[admin.token]]
+name = "b"
+role = "admin"
+file = "no/such/file"
+`, `
+2:8: admin.token[0].name: token name "Ops" is not allowed; want 1 to 63 of a-z, 0-9, _ and -, not starting with _ or -
+3:8: admin.token[0].role: unknown role "root"; want one of viewer, operator, admin
+4:8: admin.token[0].hash: is not the hash of a token; want "sha256:" and 64 hexadecimal digits; the token itself belongs in no config
+5:9: admin.token[1]: this token has no role; write role = "viewer", "operator" or "admin"
+6:8: admin.token[1].name: "admin" is the token of token_file; choose another name
+8:9: admin.token[2]: want either hash or file; ` + "`onceward admin token new`" + ` prints a token and its hash
+13:9: admin.token[3]: is the same token as in line 5; give each its own
+15:8: admin.token[3].role: unknown role "viewr"; did you mean "viewer"?
+18:8: admin.token[4].name: there is another token "b" in line 14; names are identities; choose another
+20:8: admin.token[4].file: read token: open no/such/file: no such file or directory; want one line of at least 16 characters`},
 		{"registration", `[[source]]
 name = "a"
 provider = "stripe"

@@ -51,6 +51,8 @@ type AdminConfig struct {
 	// Hosts are further names under which the listener may be called; the
 	// loopback names and the listen address always may.
 	Hosts []string `toml:"hosts,omitzero"`
+	// Tokens are further ones, each with a name and a role.
+	Tokens []TokenConfig `toml:"token,omitempty"`
 }
 
 // StoreConfig says where the ledger is.

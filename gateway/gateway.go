@@ -272,6 +272,7 @@ func (g *Gateway) make() (err error) {
 }
 
 func (g *Gateway) makeAdmin() error {
+	gen := g.gen.Load()
 	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: g.ledger, Now: g.opts.Now})
 	if err != nil {
 		return fmt.Errorf("make account: %w", err)
@@ -282,7 +283,7 @@ func (g *Gateway) makeAdmin() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder},
-		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TokenHash: admin.HashToken(token),
+		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,
 		Log: g.log, Build: buildOf(g.opts), Now: g.opts.Now,
 	})

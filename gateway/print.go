@@ -45,6 +45,10 @@ var credentialOption = regexp.MustCompile(`(?i)token|secret|passw|key$|code$|cre
 func (c *Config) redacted() *Config {
 	out := *c
 	out.Sources, out.Targets = slices.Clone(c.Sources), slices.Clone(c.Targets)
+	out.Admin.Tokens = slices.Clone(c.Admin.Tokens)
+	for i := range out.Admin.Tokens {
+		out.Admin.Tokens[i].Hash = shortHash(out.Admin.Tokens[i].Hash)
+	}
 	for i := range out.Sources {
 		n := c.tree.get("source").item(i)
 		out.Sources[i].Options = maps.Clone(out.Sources[i].Options)

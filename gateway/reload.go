@@ -135,6 +135,9 @@ func (g *Gateway) swap(old, gen *generation) error {
 	if err := g.receiver.SetSources(gen.sources, gen.trusted); err != nil {
 		return errors.Join(err, g.forwarder.SetTargets(old.targets))
 	}
+	if err := g.admin.SetTokens(gen.cfg.adminTokens()); err != nil {
+		return errors.Join(err, g.forwarder.SetTargets(old.targets), g.receiver.SetSources(old.sources, old.trusted))
+	}
 	g.gen.Store(gen)
 	return nil
 }
