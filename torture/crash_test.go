@@ -1,6 +1,6 @@
 //go:build torture
 
-package torture
+package main
 
 import (
 	"context"
@@ -17,7 +17,10 @@ import (
 	"time"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of everything random; 0 draws one and prints it")
+var (
+	seedFlag   = flag.Uint64("seed", 0, "seed of everything random; 0 draws one and prints it")
+	reportFlag = flag.String("report", "", "`file`, from the module's root, to write the report to")
+)
 
 // The builds of the gateway: as shipped, and those that break one promise so
 // that the suite can show it would see it.
@@ -27,53 +30,107 @@ const (
 	noSync    = "onceward_unsafe_nosync"    // commits that are not synced
 )
 
-// builds are made once per run, whichever test needs them first.
-var builds = map[string]func() (string, error){
-	asShipped: sync.OnceValues(func() (string, error) { return build(asShipped) }),
-	earlyAck:  sync.OnceValues(func() (string, error) { return build(earlyAck) }),
-	noSync:    sync.OnceValues(func() (string, error) { return build(noSync) }),
-}
-
 const (
 	shippedEnv = "TORTURE_BINARY"           // a gateway to test in place of this module's
 	isolateEnv = "TORTURE_NAMESPACE_BINARY" // what a test in a process of its own is to run
 )
 
-var binDir string
+// started is when this process of tests began, binDir where it keeps builds.
+var (
+	started = time.Now()
+	binDir  string
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := 1
-	dir, err := os.MkdirTemp("", "onceward-torture-")
-	if err == nil {
-		binDir = dir
-		code = m.Run()
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
+	os.Exit(mainCode(m))
 }
 
-// build is the gateway with one build tag, unless the environment names a
-// built one.
-func build(tag string) (string, error) {
+// mainCode runs the tests and, where it was asked for, writes the report.
+func mainCode(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "onceward-torture-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if binDir = os.Getenv(buildsEnv); binDir == "" {
+		binDir = dir
+	}
+	if os.Getenv(resultsEnv) == "" {
+		os.Setenv(resultsEnv, filepath.Join(dir, "results.jsonl"))
+	}
+	code := m.Run()
+	if *reportFlag == "" {
+		return code
+	}
+	results, err := ReadResults(os.Getenv(resultsEnv))
+	if err == nil {
+		rep := NewReport("..", "C", started, results)
+		if code != 0 && rep.OK() {
+			rep.Failures = []string{"a test failed before it came to a result; its output says why"}
+		}
+		err = rep.Save(under("..", *reportFlag))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// long reports whether this is tier N.
+func long() bool { return os.Getenv(tierEnv) == "N" }
+
+// record adds what the test came to, when it ends, to the results. The test's
+// name and whether it failed are filled in.
+func record(t *testing.T, r *Result) {
+	t.Helper()
+	r.Test = t.Name()
+	t.Cleanup(func() {
+		r.Failed = t.Failed()
+		if err := r.Append(os.Getenv(resultsEnv)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// add counts a verdict in.
+func (r *Result) add(v Verdict) {
+	r.Acknowledged += v.Acknowledged
+	r.Lost += v.Lost
+	r.Twice += v.Twice
+}
+
+// building keeps two builds from being made at once.
+var building sync.Mutex
+
+// build is the gateway with build tags, made once, unless the environment
+// names a built one.
+func build(tags string) (string, error) {
 	if path := os.Getenv(isolateEnv); path != "" {
 		return path, nil
 	}
-	if path := os.Getenv(shippedEnv); path != "" && tag == asShipped {
+	if path := os.Getenv(shippedEnv); path != "" && tags == asShipped {
 		return path, nil
 	}
-	out := filepath.Join(binDir, "onceward-"+tag)
-	cmd := exec.Command("go", "build", "-tags", tag, "-o", out, ".")
+	building.Lock()
+	defer building.Unlock()
+	out := filepath.Join(binDir, "onceward-"+strings.ReplaceAll(tags, ",", "-"))
+	if _, err := os.Stat(out); err == nil {
+		return out, nil
+	}
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", out, ".")
 	cmd.Dir = ".."
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the gateway with tag %q: %w\n%s", tag, err, text)
+		return "", fmt.Errorf("build the gateway with tags %q: %w\n%s", tags, err, text)
 	}
 	return out, nil
 }
 
-func built(t *testing.T, tag string) string {
+func built(t *testing.T, tags string) string {
 	t.Helper()
-	path, err := builds[tag]()
+	path, err := build(tags)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,16 +234,22 @@ func crash(t *testing.T, r *Rig, random *rand.Rand, cycles int) (inStart int) {
 
 func TestCrashLoop(t *testing.T) {
 	cycles := count(t, "TORTURE_CYCLES", 60)
+	if long() {
+		cycles = count(t, "TORTURE_CYCLES", 200)
+	}
 	s := seed(t)
+	res := &Result{Fault: "kill -9 under load", Seed: s, Cycles: cycles}
+	record(t, res)
 	dir := keep(t)
 	r := newRig(t, built(t, asShipped), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
 	inStart := crash(t, r, rand.New(rand.NewPCG(s, 1000)), cycles)
 
 	v, resent := settle(t, r, 0, 200)
+	res.add(v)
+	res.Note = fmt.Sprintf("slowest start %v, deliveries left open moved %v after it at the latest", v.SlowestStart.Round(time.Millisecond), v.FirstOrphan.Round(time.Millisecond))
 	must(t, r.Proc.Stop(within(t, 20*time.Second)))
 
 	fmt.Printf("%skills under load %d, while starting %d, re-sent at the end %d, all known\n", v.String(), cycles, inStart, resent)
-	fmt.Printf("total: cycles %d, acknowledged %d, lost %d, accepted twice %d\n", cycles, v.Acknowledged, v.Lost, v.Twice)
 	if !v.OK() {
 		t.Error("the gateway broke its promises; see above")
 	}
@@ -237,17 +300,23 @@ func resend(t *testing.T, r *Rig, e Evidence, sample int) int {
 // TestControlEarlyAck shows that the suite sees a gateway that answers before
 // it has committed.
 func TestControlEarlyAck(t *testing.T) {
-	v := control(t, earlyAck)
+	res := &Result{Fault: "kill -9, answers before the commit", Control: true}
+	record(t, res)
+	v := control(t, earlyAck, res)
+	res.Seen = v.Lost > 0
 	fmt.Printf("control, answers before the commit: kills %d, acknowledged %d, lost %d\n", controlCycles, v.Acknowledged, v.Lost)
 	if v.Lost == 0 {
 		t.Errorf("a gateway that answers before it commits lost nothing: the suite would not see a loss\n%s", v.String())
 	}
 }
 
-// TestKillCannotSeeNoSync shows why there are power cuts: a process that is
+// TestControlKillCannotSeeNoSync shows why there are power cuts: a process that is
 // killed leaves its unsynced writes to the kernel, and the loss stays unseen.
-func TestKillCannotSeeNoSync(t *testing.T) {
-	v := control(t, noSync)
+func TestControlKillCannotSeeNoSync(t *testing.T) {
+	res := &Result{Fault: "kill -9, commits not synced: must stay unseen, which is why there are power cuts", Control: true}
+	record(t, res)
+	v := control(t, noSync, res)
+	res.Seen = v.Lost == 0
 	fmt.Printf("commits not synced, kills alone: kills %d, acknowledged %d, lost %d\n", controlCycles, v.Acknowledged, v.Lost)
 	if v.Lost != 0 {
 		t.Errorf("kills alone lost events of a gateway that does not sync: that is another fault\n%s", v.String())
@@ -257,12 +326,15 @@ func TestKillCannotSeeNoSync(t *testing.T) {
 const controlCycles = 3
 
 // control is a short crash loop with a build that breaks a promise.
-func control(t *testing.T, tag string) Verdict {
+func control(t *testing.T, tag string, res *Result) Verdict {
 	t.Helper()
 	s := seed(t)
+	res.Seed, res.Cycles = s, controlCycles
 	dir := keep(t)
 	r := newRig(t, built(t, tag), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
 	crash(t, r, rand.New(rand.NewPCG(s, 1000)), controlCycles)
 	v, _ := settle(t, r, 0, 0)
+	res.add(v)
+	res.Note = fmt.Sprintf("%d kills, acknowledged %d, lost %d", controlCycles, v.Acknowledged, v.Lost)
 	return v
 }

@@ -1,6 +1,6 @@
 //go:build torture && linux
 
-package torture
+package main
 
 import (
 	"context"
@@ -29,6 +29,8 @@ func TestDiskFull(t *testing.T) {
 	if !isolated(t, bin, s) {
 		return
 	}
+	res := &Result{Fault: "disk full", Seed: s, Cycles: 1}
+	record(t, res)
 	ctx := within(t, 3*time.Minute)
 	dir := keep(t)
 	disk, err := NewDisk(ctx, dir, 2<<30)
@@ -71,7 +73,7 @@ func TestDiskFull(t *testing.T) {
 	if !v.OK() {
 		t.Errorf("the gateway broke its promises:\n%s", v.String())
 	}
-	fmt.Printf("total: disk full, acknowledged %d, lost %d, accepted twice %d\n", v.Acknowledged, v.Lost, v.Twice)
+	res.add(v)
 }
 
 // startOnFull starts the gateway with no space left: it may run and refuse, or

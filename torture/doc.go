@@ -1,4 +1,4 @@
-// Package torture kills the built gateway, again and again, and holds what
+// Command torture kills the built gateway, again and again, and holds what
 // is left against what was promised. It imports none of the product: it
 // knows the binary, its public HTTP edge, its config file and its commands.
 //
@@ -18,13 +18,20 @@
 //   - The suite ends only processes it started, by their process ID.
 //
 // The unit tests run with every `go test ./...`. The runs against the binary
-// need the build tag and some minutes:
+// need the build tag and some minutes. Tier C is every test once, in a size for
+// each change; tier N goes on with new seeds for hours:
 //
 //	go test -tags torture -v -timeout 20m ./torture
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
+//	go test -tags torture ./torture -report docs/torture.md
+//	go run ./torture -n -for 1h -only crash,power
 //
-// TORTURE_CYCLES and TORTURE_CUTS set the number of kills and of power cuts,
-// TORTURE_BINARY names a built gateway to take in place of this module's.
-// The power cuts need root and loop devices; where there are none the test
-// fails and says so, unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
-package torture
+// The last two write the report; its last line is the total. TORTURE_CYCLES
+// and TORTURE_CUTS set the number of kills and of power cuts, TORTURE_BINARY
+// names a built gateway to take in place of this module's. The power cuts need
+// root and loop devices; where there are none the test fails and says so,
+// unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
+//
+// Every fault has a control, a test whose name begins with TestControl: a build
+// that breaks one promise, or a guard taken away, must be noticed.
+package main

@@ -1,4 +1,4 @@
-package torture
+package main
 
 import (
 	"context"
@@ -44,14 +44,14 @@ func NewDisk(ctx context.Context, dir string, size int64) (*Disk, error) {
 	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		return nil, fmt.Errorf("size image: %w", err)
 	}
-	if err := run(ctx, "mkfs.ext4", "-q", "-F", d.image); err != nil {
+	if err := execute(ctx, "mkfs.ext4", "-q", "-F", d.image); err != nil {
 		return nil, err
 	}
 	return d, d.mount(ctx)
 }
 
 func (d *Disk) mount(ctx context.Context) error {
-	return run(ctx, "mount", "-t", "ext4", "-o", "loop", d.image, d.Mount)
+	return execute(ctx, "mount", "-t", "ext4", "-o", "loop", d.image, d.Mount)
 }
 
 // Cut is the power cut: whatever was not synced before it is gone.
@@ -87,7 +87,7 @@ func (d *Disk) Close(ctx context.Context) error {
 func (d *Disk) unmount(ctx context.Context) error {
 	var last error
 	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
-		last = run(ctx, "umount", d.Mount)
+		last = execute(ctx, "umount", d.Mount)
 		return last == nil, nil
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func InNamespace(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 }
 
-func run(ctx context.Context, name string, args ...string) error {
+func execute(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %v: %w: %s", name, args, err, out)

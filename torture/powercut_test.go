@@ -1,6 +1,6 @@
 //go:build torture && linux
 
-package torture
+package main
 
 import (
 	"errors"
@@ -116,22 +116,23 @@ func TestPowerCut(t *testing.T) {
 	if !isolated(t, bin, s) {
 		return
 	}
-	var acked, lost, twice int
+	res := &Result{Fault: "power cut under load", Seed: s, Cycles: cuts}
+	record(t, res)
 	for i := range cuts {
 		t.Run(fmt.Sprintf("cut %d", i), func(t *testing.T) {
 			o := cut(t, bin, s, i, 20)
 			if o.refused != nil {
 				t.Fatalf("the gateway did not start when the power was back: %v", o.refused)
 			}
-			acked, lost, twice = acked+o.Acknowledged, lost+o.Lost, twice+o.Twice
+			res.add(o.Verdict)
 			if !o.OK() {
 				t.Errorf("the gateway broke its promises:\n%s", o.String())
 			}
 		})
 	}
-	fmt.Printf("total: power cuts %d, acknowledged before them %d, lost %d, accepted twice %d\n", cuts, acked, lost, twice)
-	if acked < cuts {
-		t.Errorf("only %d events were acknowledged before %d cuts: that proves little", acked, cuts)
+	fmt.Printf("power cuts %d, acknowledged before them %d, lost %d, accepted twice %d\n", cuts, res.Acknowledged, res.Lost, res.Twice)
+	if res.Acknowledged < cuts {
+		t.Errorf("only %d events were acknowledged before %d cuts: that proves little", res.Acknowledged, cuts)
 	}
 }
 
@@ -144,11 +145,13 @@ func TestControlNoSync(t *testing.T) {
 		return
 	}
 	const cuts = 3
-	var acked, lost, refused int
+	res := &Result{Fault: "power cut, commits not synced", Seed: s, Control: true, Cycles: cuts}
+	record(t, res)
+	var refused int
 	for i := range cuts {
 		t.Run(fmt.Sprintf("cut %d", i), func(t *testing.T) {
 			o := cut(t, bin, s, i, 0)
-			acked, lost = acked+o.Acknowledged, lost+o.Lost
+			res.add(o.Verdict)
 			if o.refused == nil {
 				return
 			}
@@ -160,8 +163,10 @@ func TestControlNoSync(t *testing.T) {
 			t.Log(text[strings.LastIndexByte(text, '\n')+1:])
 		})
 	}
-	fmt.Printf("control, commits not synced: power cuts %d, acknowledged %d, lost %d (ledgers that noticed by themselves and did not open: %d)\n", cuts, acked, lost, refused)
-	if lost == 0 {
+	res.Seen = res.Lost > 0
+	res.Note = fmt.Sprintf("%d power cuts, acknowledged %d, lost %d; %d ledgers noticed by themselves and did not open", cuts, res.Acknowledged, res.Lost, refused)
+	fmt.Println("control, commits not synced:", res.Note)
+	if res.Lost == 0 {
 		t.Errorf("a gateway that does not sync lost nothing in %d power cuts: the suite would not see a loss", cuts)
 	}
 }

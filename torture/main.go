@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Where the runner and the tests, in processes of their own, meet.
+const (
+	resultsEnv = "TORTURE_RESULTS" // file that results are appended to
+	buildsEnv  = "TORTURE_BUILDS"  // directory that keeps the gateway's builds
+	tierEnv    = "TORTURE_TIER"    // C or N; N makes single tests larger
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+}
+
+// runner goes through the tests of the suite again and again with new seeds.
+type runner struct {
+	long   bool
+	until  time.Time // when long: no test starts later
+	seed   uint64
+	only   []string
+	report string
+
+	dir, bin string // for everything temporary; the compiled suite
+	root     string // of the module
+	failures []string
+}
+
+func run(ctx context.Context, args []string) error {
+	r := &runner{}
+	f := flag.NewFlagSet("torture", flag.ContinueOnError)
+	f.BoolVar(&r.long, "n", false, "tier N: go on with new seeds until the time is up; else every test once")
+	length := f.Duration("for", time.Hour, "how long tier N goes on")
+	f.Uint64Var(&r.seed, "seed", 0, "seed of the first round, the next ones count on; 0 draws one")
+	only := f.String("only", "", "comma-separated `words`: only tests that have one in their name, such as crash,power")
+	f.StringVar(&r.report, "report", "docs/torture.md", "`file` for the report, from the module's root; - is the output alone")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if *only != "" {
+		r.only = strings.Split(*only, ",")
+	}
+	if r.seed == 0 {
+		r.seed = uint64(rand.Uint32())
+	}
+	started := time.Now()
+	r.until = started.Add(*length)
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.dir)
+	if err := r.rounds(ctx); err != nil {
+		return err
+	}
+	return r.finish(started)
+}
+
+// prepare finds the module and compiles the suite.
+func (r *runner) prepare(ctx context.Context) (err error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("find the module: %w", err)
+	}
+	r.root = strings.TrimSpace(string(out))
+	if r.dir, err = os.MkdirTemp("", "onceward-torture-"); err != nil {
+		return err
+	}
+	r.bin = filepath.Join(r.dir, "torture.test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-tags", "torture", "-c", "-o", r.bin, "./torture")
+	cmd.Dir = r.root
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile the suite: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// tests lists the tests of faults, and the controls, by name.
+func (r *runner) tests(ctx context.Context) (faults, controls []string, err error) {
+	out, err := r.command(ctx, "-test.list", "^Test").Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the tests: %w", err)
+	}
+	unit, err := r.unitTests(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range strings.Fields(string(out)) {
+		switch {
+		case slices.Contains(unit, name) || !wanted(name, r.only):
+		case strings.HasPrefix(name, "TestControl"):
+			controls = append(controls, name)
+		default:
+			faults = append(faults, name)
+		}
+	}
+	if len(faults)+len(controls) == 0 {
+		return nil, nil, fmt.Errorf("no test has one of %q in its name", r.only)
+	}
+	return faults, controls, nil
+}
+
+// unitTests lists the tests that run with every `go test` and break nothing.
+func (r *runner) unitTests(ctx context.Context) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-list", "^Test", "./torture")
+	cmd.Dir = r.root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the unit tests: %w", err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+func wanted(name string, only []string) bool {
+	for _, word := range only {
+		if strings.Contains(strings.ToLower(name), strings.ToLower(strings.TrimSpace(word))) {
+			return true
+		}
+	}
+	return len(only) == 0
+}
+
+// rounds runs every test once, the controls in the first round only.
+func (r *runner) rounds(ctx context.Context) error {
+	faults, controls, err := r.tests(ctx)
+	if err != nil {
+		return err
+	}
+	for n := uint64(0); ; n++ {
+		todo := faults
+		if n == 0 {
+			todo = append(append([]string(nil), controls...), faults...)
+		}
+		for _, name := range todo {
+			if ctx.Err() != nil || r.long && n > 0 && time.Now().After(r.until) {
+				return nil
+			}
+			r.one(ctx, name, r.seed+n)
+		}
+		if !r.long || time.Now().After(r.until) {
+			return nil
+		}
+	}
+}
+
+// one runs a test in a process of its own. What it came to it says in the file
+// of results; when it ends badly without, the failure is noted here.
+func (r *runner) one(ctx context.Context, name string, seed uint64) {
+	before, _ := ReadResults(r.results())
+	cmd := r.command(ctx, "-test.run", "^"+name+"$", "-test.v", "-test.timeout", "30m", "-seed", fmt.Sprint(seed))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	after, _ := ReadResults(r.results())
+	for _, res := range after[min(len(before), len(after)):] {
+		if res.bad() {
+			return
+		}
+	}
+	r.failures = append(r.failures, fmt.Sprintf("%s: %v: `go test -tags torture ./torture -run '^%s$' -seed %d`", name, err, name, seed))
+}
+
+func (r *runner) results() string { return filepath.Join(r.dir, "results.jsonl") }
+
+func (r *runner) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, r.bin, args...)
+	cmd.Dir = filepath.Join(r.root, "torture")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = append(os.Environ(), resultsEnv+"="+r.results(), buildsEnv+"="+r.dir, tierEnv+"="+r.tier())
+	return cmd
+}
+
+func (r *runner) tier() string {
+	if r.long {
+		return "N"
+	}
+	return "C"
+}
+
+// finish writes the report.
+func (r *runner) finish(started time.Time) error {
+	results, err := ReadResults(r.results())
+	if err != nil {
+		return err
+	}
+	rep := NewReport(r.root, r.tier(), started, results)
+	rep.Failures = r.failures
+	if r.report != "-" {
+		if err := rep.Save(under(r.root, r.report)); err != nil {
+			return err
+		}
+	}
+	if err := rep.Write(os.Stdout); err != nil {
+		return err
+	}
+	if !rep.OK() {
+		return errors.New("promises were broken, or a control saw nothing; see the report")
+	}
+	return nil
+}
+
+// under is a path below root, unless it is absolute.
+func under(root, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(root, path)
+}
+
+// NewReport puts a report of the module at root together, as of now.
+func NewReport(root, tier string, started time.Time, results []Result) *Report {
+	commit := "unknown"
+	git := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12")
+	git.Dir = root
+	if out, err := git.Output(); err == nil {
+		commit = strings.TrimSpace(string(out))
+	}
+	now := time.Now()
+	return &Report{
+		Date: now, Took: now.Sub(started), Commit: commit, Tier: tier, Results: results,
+		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
+	}
+}
+
+// Save writes the report to a file.
+func (r *Report) Save(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return errors.Join(r.Write(f), f.Close())
+}
