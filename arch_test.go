@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"gateway":           {"receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "event"},
 	"receiver":          {"verify", "dedupe", "event"},
 	"forward":           {"dedupe", "event"},
+	"forward/client":    {},
 	"admin":             {"audit", "dedupe", "event"},
 	"audit":             {"dedupe", "event"},
 	"dedupe":            {"event"},
@@ -37,7 +38,7 @@ var allowed = map[string][]string{
 }
 
 // alone are the packages whose tests, too, import nothing else of ours.
-var alone = []string{"event", "verify", "torture"}
+var alone = []string{"event", "verify", "torture", "forward/client"}
 
 // homes says who may import what others made. Prefixes of module paths.
 var homes = map[string][]string{
