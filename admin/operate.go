@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/dedupe"
 )
 
 // decode reads a JSON request. An empty body leaves v as it is; unknown
@@ -52,7 +53,7 @@ func (a *Admin) cancel(c echo.Context) error {
 	if err := decode(c, &req); err != nil {
 		return err
 	}
-	n, err := a.cfg.Account.Cancel(c.Request().Context(), ref, req.Target)
+	n, err := a.cfg.Account.Cancel(c.Request().Context(), ref, req.Target, dedupe.By{})
 	if err != nil {
 		return err
 	}

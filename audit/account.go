@@ -14,7 +14,7 @@ import (
 // is a part of dedupe.Upkeep.
 type Keeper interface {
 	Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, error)
-	Cancel(ctx context.Context, ref event.Ref, target string) (int, error)
+	Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error)
 	Check(ctx context.Context) (dedupe.CheckReport, error)
 	Health(ctx context.Context) error
 }
@@ -128,8 +128,8 @@ func (a *Account) Stats(ctx context.Context) (dedupe.Stats, error) {
 
 // Cancel closes the open deliveries of one event, of target or of all with
 // target "", and says how many it closed.
-func (a *Account) Cancel(ctx context.Context, ref event.Ref, target string) (int, error) {
-	n, err := a.cfg.Keeper.Cancel(ctx, ref, target)
+func (a *Account) Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
+	n, err := a.cfg.Keeper.Cancel(ctx, ref, target, by)
 	if err != nil {
 		return n, fmt.Errorf("cancel event %s: %w", ref, err)
 	}

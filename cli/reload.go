@@ -64,7 +64,7 @@ func writeCheck(w io.Writer, r admin.CheckReport) error {
 	for _, f := range r.Faults {
 		fmt.Fprintf(w, "%s: %s\n", escape(f.Where), escape(f.What))
 	}
-	_, err := fmt.Fprintf(w, "%d batches, %d events, %d bodies, %d attempts, %d claims: %s\n",
-		r.Heads, r.Events, r.Bodies, r.Attempts, r.Claims, plural(len(r.Faults), "fault"))
+	_, err := fmt.Fprintf(w, "%d batches, %d events, %d bodies, %d attempts, %d claims, %d acts: %s\n",
+		r.Heads, r.Events, r.Bodies, r.Attempts, r.Claims, r.Acts, plural(len(r.Faults), "fault"))
 	return err
 }

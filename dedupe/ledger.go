@@ -28,6 +28,7 @@ var (
 type Batch struct {
 	Requests []*Request
 	Results  []*Result
+	Acts     []*Act // that follow from neither: refusals counted, operators' acts
 }
 
 // Committer applies batches. Calls are serial.
@@ -194,6 +195,7 @@ type Replay struct {
 	// Reroute, when set, names today's targets of an event; closed or unknown
 	// ones are opened, in place of the original targets.
 	Reroute func(*event.Event) []string
+	By      By // recorded with every delivery opened
 	DryRun  bool
 	Cursor  string // continue a bounded call
 	Limit   int    // events looked at in this call; 0 = 1,000
@@ -230,6 +232,7 @@ type CheckReport struct {
 	Bodies   uint64  `json:"bodies"`
 	Attempts uint64  `json:"attempts"`
 	Claims   uint64  `json:"claims"`
+	Acts     uint64  `json:"acts"`
 	Faults   []Fault `json:"faults"`
 }
 
@@ -239,7 +242,7 @@ type Upkeep interface {
 	// Open ones are skipped and counted.
 	Replay(ctx context.Context, r Replay) (ReplayCount, error)
 	// Cancel closes one event's open deliveries, of one target or of all.
-	Cancel(ctx context.Context, ref event.Ref, target string) (int, error)
+	Cancel(ctx context.Context, ref event.Ref, target string, by By) (int, error)
 	// Expire drops what retention and windows have ended and returns disk.
 	Expire(ctx context.Context) (Expired, error)
 	// Check reads everything and reports every fault.
@@ -257,6 +260,7 @@ type Ledger interface {
 	Committer
 	Dispatch
 	Account
+	Acts
 	Notebook
 	Upkeep
 }

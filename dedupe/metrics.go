@@ -37,6 +37,7 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 	}
 	for _, kind := range [...]string{"overloaded", "closed", "fatal"} {
 		m.errors.WithLabelValues(opFinish, kind)
+		m.errors.WithLabelValues(opRecord, kind)
 	}
 	m.errors.WithLabelValues(opCommit, "fatal")
 	if reg == nil {
@@ -57,6 +58,7 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 const (
 	opAccept = "accept"
 	opFinish = "finish"
+	opRecord = "record"
 	opCommit = "commit"
 )
 

@@ -7,6 +7,7 @@ import "time"
 type waiter struct {
 	req      *Request
 	results  []*Result
+	acts     []*Act
 	items    int
 	bytes    int64     // counted towards a batch
 	body     int64     // counted towards the queue

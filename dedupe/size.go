@@ -45,3 +45,9 @@ func metaSize(req *Request) int64 {
 func resultSize(r *Result) int64 {
 	return int64(256 + len(r.Attempt.Response) + len(r.Attempt.Error) + len(r.Lease.Delivery.Target))
 }
+
+// size estimates what an act takes in a transaction.
+func (a *Act) size() int64 {
+	const fixed = 128
+	return int64(fixed + len(a.Source) + len(a.Target) + len(a.ID) + len(a.Type) + len(a.Outcome) + len(a.Actor) + len(a.Reason) + len(a.Detail))
+}

@@ -146,6 +146,22 @@ func (w *Writer) Finish(ctx context.Context, results ...*Result) error {
 	return nil
 }
 
+// Record writes acts that follow from no request or result and returns when
+// they are durable. Like results they never wait for room. Texts are cut to
+// MaxActText bytes. Errors are as for Finish.
+func (w *Writer) Record(ctx context.Context, acts ...*Act) error {
+	if len(acts) == 0 {
+		return nil
+	}
+	q := w.pool.Get().(*waiter)
+	q.acts, q.items = acts, len(acts)
+	for _, a := range acts {
+		q.bytes += a.size()
+	}
+	q.deadline, _ = ctx.Deadline()
+	return w.metrics.count(opRecord, w.wait(ctx, &w.results, q))
+}
+
 // wait queues q, waits for its outcome and puts q back into the pool.
 func (w *Writer) wait(ctx context.Context, l *waitList, q *waiter) error {
 	err := ctx.Err()
@@ -272,13 +288,15 @@ func (w *Writer) next(f *flight) bool {
 	b := &f.batch
 	clear(b.Requests)
 	clear(b.Results)
-	b.Requests, b.Results = b.Requests[:0], b.Results[:0]
+	clear(b.Acts)
+	b.Requests, b.Results, b.Acts = b.Requests[:0], b.Results[:0], b.Acts[:0]
 	for _, q := range f.requests {
 		b.Requests = append(b.Requests, q.req)
 		f.items += q.items
 	}
 	for _, q := range f.results {
 		b.Results = append(b.Results, q.results...)
+		b.Acts = append(b.Acts, q.acts...)
 		f.items += q.items
 	}
 	return f.items > 0 || len(f.late) > 0

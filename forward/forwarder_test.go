@@ -474,7 +474,7 @@ func TestLateResult(t *testing.T) {
 		r.run(Target{Name: "a", URL: mustURL(t, "http://a/")})
 		ref := r.admit(event.Event{Targets: []string{"a"}}, "x")
 		synctest.Wait()
-		if n, err := r.store.Cancel(t.Context(), ref, "a"); n != 1 || err != nil {
+		if n, err := r.store.Cancel(t.Context(), ref, "a", dedupe.By{}); n != 1 || err != nil {
 			t.Fatalf("cancel = %d, %v", n, err)
 		}
 		close(release)

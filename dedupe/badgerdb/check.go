@@ -33,7 +33,7 @@ func (db *DB) Check(ctx context.Context) (dedupe.CheckReport, error) {
 			return err
 		}
 		for _, cl := range *db.classes.Load() {
-			for _, kind := range []byte{kindEvent, kindAttempt, kindBody} {
+			for _, kind := range []byte{kindEvent, kindAttempt, kindBody, kindActs} {
 				if err := c.kind(kind, cl); err != nil {
 					return err
 				}
@@ -101,6 +101,8 @@ func (c *check) heads() error {
 			c.fault(keyText(key), fmt.Sprintf("batches %d to %d are missing before it", prev.no+1, h.no-1))
 		} else if prev.no != 0 && h.prev != prev.hash {
 			c.fault(keyText(key), "does not follow the head before it")
+		} else if prev.no != 0 && h.writer == prev.writer && h.acts != prev.acts+h.acted {
+			c.fault(keyText(key), fmt.Sprintf("counts %d acts after %d and %d of its own", h.acts, prev.acts, h.acted))
 		}
 		prev = h
 		for _, p := range h.parts {
@@ -182,7 +184,7 @@ func (c *check) bucket(kind byte, cl class, t uint32) error {
 }
 
 func kindName(kind byte) string {
-	return map[byte]string{kindEvent: "event", kindAttempt: "attempt", kindBody: "body"}[kind]
+	return map[byte]string{kindEvent: "event", kindAttempt: "attempt", kindBody: "body", kindActs: "act"}[kind]
 }
 
 // one checks a record of a bucket; fixed says that heads cover it.
@@ -191,6 +193,10 @@ func (c *check) one(key, val []byte) (batch uint64, fixed bool, err error) {
 	case kindAttempt:
 		c.report.Attempts++
 		_, batch, err = decodeAttempt(key, val)
+		return batch, true, err
+	case kindActs:
+		n, batch, err := checkActs(key, val)
+		c.report.Acts += n
 		return batch, true, err
 	case kindBody:
 		_, err = unseal(key, val)

@@ -96,7 +96,7 @@ func (c *class) length(kind byte) int64 {
 	switch kind {
 	case kindBody:
 		return c.body
-	case kindAttempt:
+	case kindAttempt, kindActs:
 		return c.audit
 	}
 	return c.meta
@@ -107,7 +107,7 @@ func (c *class) retention(kind byte) time.Duration {
 	switch kind {
 	case kindBody:
 		return c.keep.Body
-	case kindAttempt:
+	case kindAttempt, kindActs:
 		return c.keep.Audit
 	}
 	return c.keep.Meta

@@ -50,6 +50,11 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 			return db.fail(err)
 		}
 	}
+	for _, a := range b.Acts {
+		if err := c.act(*a); err != nil {
+			return db.fail(err)
+		}
+	}
 	if err := c.commit(); err != nil {
 		return db.fail(err)
 	}
@@ -116,7 +121,8 @@ func (c *commit) reset() {
 		tallies: map[event.Ref]*pendingTally{},
 	}
 	c.head = head{no: c.db.head.no + 1, prev: c.db.head.hash, writer: c.db.writer, at: c.now.UnixMilli(),
-		events: c.db.events, low: c.db.head.low}
+		events: c.db.events, acts: c.db.nextAct, low: c.db.head.low}
+	c.db.pack.Reset()
 }
 
 func (c *commit) set(key, val []byte) error {
@@ -221,7 +227,7 @@ func (c *commit) estimate(req *dedupe.Request, ds []dedupe.Decision) int64 {
 	}
 	for i := range ds {
 		ev := &ds[i].Event
-		n += 1024 + int64(2*len(ev.ID)+len(ev.Query)+len(ev.Key)+len(ev.Answer.Body)+len(ev.Path)+len(ev.Type))
+		n += 1024 + actSize + int64(2*len(ev.ID)+len(ev.Query)+len(ev.Key)+len(ev.Answer.Body)+len(ev.Path)+len(ev.Type))
 		for _, h := range ev.Header {
 			n += int64(len(h.Name) + len(h.Value) + 4)
 		}
@@ -337,6 +343,7 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 	if c.head.count == 0 {
 		c.head.first = ev.Ref
 	}
+	c.record(dedupe.AcceptedAct(&ev))
 	c.head.last = ev.Ref
 	c.head.count++
 	c.head.events++
@@ -416,6 +423,7 @@ func (c *commit) seen(it *dedupe.Item, d *dedupe.Decision) (dedupe.Outcome, erro
 	if first != nil {
 		out.ID, out.Answer = first.ID, first.Answer
 	}
+	c.record(dedupe.SeenAct(it, d))
 	return out, c.count(d.First.Ref, d.Verdict, it.Event.ReceivedAt)
 }
 
@@ -469,6 +477,9 @@ func (c *commit) commit() error {
 		return nil
 	}
 	c.low()
+	if err := c.putActs(); err != nil {
+		return err
+	}
 	c.head.parts = c.sum.sums()
 	key := headKey(c.db.headT(c.head.at), c.head.no)
 	if err := c.txn.Set(key, c.head.seal(key)); err != nil {
@@ -527,7 +538,7 @@ func (c *commit) low() {
 
 func (c *commit) apply() {
 	db := c.db
-	db.head, db.events = c.head, c.head.events
+	db.head, db.events, db.nextAct = c.head, c.head.events, c.head.acts
 	db.noteHeadBucket()
 	for _, l := range c.hot {
 		db.hot.put(l.Event, l.Body)

@@ -105,13 +105,19 @@ type DB struct {
 	// beforeSync is called before each commit; tests make it fail.
 	beforeSync func() error
 
+	// mute leaves acts out; benchmarks measure by it what acts cost.
+	mute bool
+
 	// mu is held by whoever writes: a commit, a drop, upkeep.
 	mu      sync.Mutex
 	head    head // newest batch
 	lastRef event.Ref
 	events  uint64
-	claims  []uint32 // live claim buckets, ascending
-	failed  error    // after it nothing is written any more
+	nextAct uint64            // index of the writer's next act
+	pack    dedupe.ActPack    // of the transaction being put together
+	sealed  map[uint64]uint64 // by writer: acts before it may be dropped
+	claims  []uint32          // live claim buckets, ascending
+	failed  error             // after it nothing is written any more
 	closed  bool
 	ended   atomic.Bool // closed, for those who don't hold mu
 

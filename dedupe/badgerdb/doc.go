@@ -39,6 +39,7 @@
 //	e <C> <T> f <target> 00 <ref 16>       dead delivery
 //	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <batch 8> <n 2>   attempt
+//	u 0 <T> <writer 8> <index 8>           acts of one batch, the first of them with index; T as of heads
 //	c <ref 16>                             where a carried event and its body stand now
 //	n <kind> 00 <name>                     note
 //

@@ -108,6 +108,9 @@ func (x *expiry) plan() error {
 	if err := x.planClaims(); err != nil {
 		return err
 	}
+	if err := x.planActs(); err != nil {
+		return err
+	}
 	return x.planHeads(keepHeads)
 }
 

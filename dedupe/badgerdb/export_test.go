@@ -6,3 +6,10 @@ func (db *DB) FailNext(err error) {
 	defer db.mu.Unlock()
 	db.beforeSync = func() error { return err }
 }
+
+// Mute leaves acts out, so that their cost can be measured.
+func (db *DB) Mute() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mute = true
+}

@@ -33,7 +33,7 @@ func samples() map[string]record {
 		Error: "x", Response: []byte("HTTP/1.1 503"), State: event.Pending, RetryIn: 2000, Late: true}
 	cl := dedupe.Claim{Key: dedupe.KeyOf(dedupe.KindID, "stripe", "", "evt_1"), Ref: ref, BodyHash: ev.BodyHash, Window: time.Hour,
 		Expires: time.UnixMilli(1_790_003_600_000)}
-	h := head{no: 9, prev: [32]byte{1, 2, 3}, writer: 0xabcdef, at: 1_790_000_000_000, first: first, last: ref, count: 2, events: 20, low: first,
+	h := head{no: 9, prev: [32]byte{1, 2, 3}, writer: 0xabcdef, at: 1_790_000_000_000, first: first, last: ref, count: 2, events: 20, acts: 30, acted: 3, low: first,
 		parts: []headPart{{kind: kindEvent, class: 1, t: 1239, count: 2, sum: [32]byte{4, 5}}}}
 	c := class{n: 1, keep: dedupe.Retention{Body: time.Hour, Meta: 2 * time.Hour, Audit: 3 * time.Hour}, body: 10, meta: 20, audit: 30}
 	cut := cuts{first: map[[2]byte]uint32{{kindBody, 1}: 4}, claims: 5, heads: 6, headsAt: 7, headT: 8}
@@ -51,6 +51,12 @@ func samples() map[string]record {
 	put("state", key, seal(key, func(e *enc) { encodeState(e, &d) }))
 	key = attemptKey(1, 1239, attemptID{ref, "billing", 2, 9, 1})
 	put("attempt", key, seal(key, func(e *enc) { encodeAttempt(e, 9, &a) }))
+	var pack dedupe.ActPack
+	for _, a := range []dedupe.Act{dedupe.AcceptedAct(&ev), {Kind: dedupe.ActOperated, Outcome: "reload", By: dedupe.By{Actor: "ann", Reason: "because"}}} {
+		pack.Add(&a, at)
+	}
+	key = actsKey(51, 0xabcdef, 27)
+	put("acts", key, sealActs(key, 9, pack.Bytes()))
 	key = claimKey(2589, cl.Key)
 	put("claim", key, sealClaim(key, &cl))
 	key = headKey(51, 9)
@@ -79,7 +85,7 @@ func TestFormatIsGolden(t *testing.T) {
 	got := samples()
 	if *update {
 		var b strings.Builder
-		for _, name := range []string{"attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "note", "state", "tally"} {
+		for _, name := range []string{"acts", "attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "note", "state", "tally"} {
 			fmt.Fprintf(&b, "%s %x %x\n", name, got[name].key, got[name].val)
 		}
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
@@ -122,6 +128,9 @@ func TestFormatIsRead(t *testing.T) {
 	h, err := decodeHead(s["head"].key, s["head"].val)
 	if err != nil || h.no != 9 || len(h.parts) != 1 || h.parts[0].t != 1239 {
 		t.Errorf("head: %+v %v", h, err)
+	}
+	if n, batch, err := checkActs(s["acts"].key, s["acts"].val); err != nil || n != 2 || batch != 9 {
+		t.Errorf("acts: %d of batch %d, %v", n, batch, err)
 	}
 	if a, _, err := decodeAttempt(s["attempt"].key, s["attempt"].val); err != nil || a.Target != "billing" || a.Number != 5 || !a.Late {
 		t.Errorf("attempt: %+v %v", a, err)
@@ -177,6 +186,7 @@ func FuzzDecode(f *testing.F) {
 		_, _ = decodeCarried(key, val)
 		_, _ = decodeClass(key, val, 0)
 		_, _ = decodeCuts(val)
+		_, _, _ = checkActs(key, val)
 		_, _ = decodeNote(key, val)
 		_ = keyText(key)
 		if len(key) >= 5 {

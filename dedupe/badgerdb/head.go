@@ -24,6 +24,8 @@ type head struct {
 	first, last event.Ref // of the new events; zero when there were none
 	count       uint64    // of new events
 	events      uint64    // of the ledger up to and with this batch
+	acts        uint64    // of the writer up to and with this batch
+	acted       uint64    // of this batch
 	low         event.Ref // no delivery below it was open, as last computed; zero: not known
 	parts       []headPart
 
@@ -33,7 +35,7 @@ type head struct {
 // headPart covers the records of a batch that stand in one bucket and never
 // change.
 type headPart struct {
-	kind  byte // kindEvent or kindAttempt
+	kind  byte // kindEvent, kindAttempt or kindActs
 	class uint8
 	t     uint32
 	count uint64
@@ -50,6 +52,8 @@ func (h *head) seal(key []byte) []byte {
 	e.raw(h.last[:])
 	e.uint(h.count)
 	e.uint(h.events)
+	e.uint(h.acts)
+	e.uint(h.acted)
 	e.raw(h.low[:])
 	e.uint(uint64(len(h.parts)))
 	for _, p := range h.parts {
@@ -76,6 +80,7 @@ func decodeHead(key, val []byte) (h head, err error) {
 	d.raw(h.first[:])
 	d.raw(h.last[:])
 	h.count, h.events = d.uint(), d.uint()
+	h.acts, h.acted = d.uint(), d.uint()
 	d.raw(h.low[:])
 	n := d.count()
 	for range n {

@@ -18,6 +18,7 @@ const (
 	kindEvent   = 'e'
 	kindBody    = 'b'
 	kindAttempt = 'a'
+	kindActs    = 'u'
 	kindCarried = 'c'
 	kindNote    = 'n'
 
@@ -136,6 +137,8 @@ func keyText(key []byte) string {
 		return fmt.Sprintf("claim %x", key[5:])
 	case key[0] == kindEvent && len(key) > bucketSize:
 		return eventKeyText(key)
+	case key[0] == kindActs && len(key) == actsKeySize:
+		return fmt.Sprintf("acts of writer %x from %d", binary.BigEndian.Uint64(key[bucketSize:]), binary.BigEndian.Uint64(key[bucketSize+8:]))
 	case (key[0] == kindBody || key[0] == kindAttempt) && len(key) >= bucketSize+16:
 		var ref event.Ref
 		copy(ref[:], key[bucketSize:])

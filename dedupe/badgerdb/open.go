@@ -243,7 +243,10 @@ func (db *DB) loadFrom(txn *badger.Txn) error {
 	if db.head, err = lastHead(txn); err != nil {
 		return err
 	}
-	db.events = db.head.events
+	db.events, db.sealed = db.head.events, map[uint64]uint64{}
+	if db.head.writer == db.writer {
+		db.nextAct = db.head.acts
+	}
 	db.claims, err = claimBuckets(txn)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ type place struct {
 	t     uint32 // of event, state, tally
 	sub   byte   // subEvent, or subCarried
 	bodyT uint32 // of its body; below the cut when that is pruned
+	batch uint64 // that wrote the event
 }
 
 // find reads an event and where it stands. ErrNotFound says only that there
@@ -38,8 +39,8 @@ func (db *DB) find(txn *badger.Txn, ref event.Ref) (event.Event, place, error) {
 		if err != nil {
 			return event.Event{}, place{}, err
 		}
-		ev, _, err := decodeEvent(key, val, ref)
-		p := place{class: c, t: t, sub: subEvent}
+		ev, batch, err := decodeEvent(key, val, ref)
+		p := place{class: c, t: t, sub: subEvent, batch: batch}
 		if err == nil {
 			p.bodyT, err = db.bodyBucket(txn, &ev, c)
 		}
@@ -62,7 +63,8 @@ func (db *DB) findCarried(txn *badger.Txn, ref event.Ref) (event.Event, place, e
 	if err != nil {
 		return event.Event{}, p, err
 	}
-	ev, _, err := decodeEvent(key, val, ref)
+	ev, batch, err := decodeEvent(key, val, ref)
+	p.batch = batch
 	if err == nil {
 		p.bodyT, err = db.bodyBucket(txn, &ev, p.class)
 	}

@@ -29,8 +29,13 @@ func (c *commit) result(r *dedupe.Result) error {
 		}
 		return nil
 	}
-	if err := c.attempt(at, r); err != nil || !stands {
+	late, err := c.attempt(at, r)
+	if err != nil {
 		return err
+	}
+	if !stands {
+		c.recordResult(r, late)
+		return nil
 	}
 	d := entry.Delivery(target)
 	if r.Attempt.Outcome == "" { // what the last attempt said stays
@@ -42,6 +47,7 @@ func (c *commit) result(r *dedupe.Result) error {
 	if err := c.state(*at, &d); err != nil {
 		return err
 	}
+	c.recordResult(r, d.State)
 	next := dedupe.EntryOf(d)
 	next.Class = at.class.n
 	c.settled = append(c.settled, settled{r.Lease, d.State, next})
@@ -68,15 +74,17 @@ func (c *commit) where(ref event.Ref, e dedupe.Entry, known bool) (*place, error
 	return nil, err
 }
 
-func (c *commit) attempt(at *place, r *dedupe.Result) error {
+// attempt writes the attempt and returns the delivery's state as it records
+// it.
+func (c *commit) attempt(at *place, r *dedupe.Result) (event.State, error) {
 	if r.NoAttempt {
-		return nil
+		return 0, nil
 	}
 	a := r.Attempt
 	if a.Late = r.Late; a.Late {
 		var err error
 		if a.State, err = c.stateNow(at, a.Event, a.Target); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	cl := at.class
@@ -87,7 +95,7 @@ func (c *commit) attempt(at *place, r *dedupe.Result) error {
 	encodeAttempt(e, c.head.no, &a)
 	val := e.seal(key, 0)
 	c.sum.add(key, val)
-	return c.set(key, val)
+	return a.State, c.set(key, val)
 }
 
 // stateNow is the state of a delivery that a late attempt leaves unchanged.

@@ -173,7 +173,7 @@ func (r *replay) open(rec *dedupe.Record, p place, name string) error {
 	if r.DryRun {
 		return nil
 	}
-	if r.size+1024 > r.db.maxBatch {
+	if r.size+1024+actSize > r.db.maxBatch {
 		if err := r.finish(); err != nil {
 			return r.db.fail(err)
 		}
@@ -191,6 +191,7 @@ func (r *replay) reopen(rec *dedupe.Record, p place, d event.Delivery, known boo
 	if err := r.state(p, &n); err != nil {
 		return err
 	}
+	r.record(dedupe.ReplayedAct(&n, r.By))
 	if wasDead {
 		if err := r.txn.Delete(deadKey(p.class.n, p.t, n.Target, n.Event)); err != nil {
 			return err
@@ -238,7 +239,7 @@ func (r *replay) finish() error {
 }
 
 // Cancel closes one event's open deliveries; see dedupe.Upkeep.
-func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string) (int, error) {
+func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
 	if err := db.whole(ctx); err != nil {
 		return 0, err
 	}
@@ -270,6 +271,7 @@ func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string) (int, er
 		if err := c.state(p, &d); err != nil {
 			return 0, db.fail(err)
 		}
+		c.record(dedupe.CancelledAct(&d, by))
 		c.after = append(c.after, func() { db.sched.Cancel(name, ref, gen) })
 	}
 	if err := c.commit(); err != nil {

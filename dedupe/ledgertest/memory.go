@@ -48,6 +48,7 @@ type Memory struct {
 	fatal   error
 	inject  error
 	diskLow bool
+	sealed  map[uint64]uint64 // by writer: acts before it may be dropped
 }
 
 var _ dedupe.Ledger = (*Memory)(nil)
@@ -62,6 +63,7 @@ type disk struct {
 	Claims   map[dedupe.Key]dedupe.Claim
 	Records  []*record // ascending by ref
 	Pruned   map[event.Ref]bool
+	Acts     map[uint64]*actLog        // by writer
 	Notes    map[[2]string]dedupe.Note // by kind and name
 }
 
@@ -105,7 +107,7 @@ func NewMemory(cfg Config) *Memory {
 	}
 	return openMemory(cfg, &disk{
 		Writer: cfg.Writer & (1<<event.WriterBits - 1),
-		Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{},
+		Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}, Acts: map[uint64]*actLog{},
 		Notes: map[[2]string]dedupe.Note{},
 	})
 }
@@ -121,7 +123,7 @@ func (m *Memory) Reopen() *Memory {
 }
 
 func openMemory(cfg Config, d *disk) *Memory {
-	m := &Memory{cfg: cfg, disk: d}
+	m := &Memory{cfg: cfg, disk: d, sealed: map[uint64]uint64{}}
 	m.clock = newClock(cfg.Now, d.Mark)
 	m.schedule = dedupe.NewSchedule(m.clock.now, 0)
 	if start := m.clock.now(); !d.Mark.IsZero() && start.Sub(d.Mark) > clockLead {

@@ -19,8 +19,11 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 		return err
 	}
 	now := m.clock.now()
+	var results []dedupe.Act // told after the requests
 	for _, r := range b.Results {
-		m.finish(r, now)
+		if a, ok := m.finish(r, now); ok {
+			results = append(results, a)
+		}
 	}
 	for _, req := range b.Requests {
 		req.Outcomes, req.Err = nil, nil
@@ -32,6 +35,12 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 			m.fatal = err
 			return err
 		}
+	}
+	for _, a := range results {
+		m.act(a, now)
+	}
+	for _, a := range b.Acts {
+		m.act(*a, now)
 	}
 	m.disk.Batches++
 	m.disk.Mark = now
@@ -74,6 +83,7 @@ func (m *Memory) accept(req *dedupe.Request, now time.Time) error {
 		}
 		m.count(d, req.Items[i].Event.ReceivedAt)
 		if d.Verdict != dedupe.New {
+			m.act(dedupe.SeenAct(&req.Items[i], &d), now)
 			req.Outcomes[i] = m.earlier(d)
 			continue
 		}
@@ -83,6 +93,7 @@ func (m *Memory) accept(req *dedupe.Request, now time.Time) error {
 		d.Event.Body.Request = first
 		d.Event.Answer = req.Answer
 		m.insert(d, body, req.Retention, now)
+		m.act(dedupe.AcceptedAct(&d.Event), now)
 		req.Outcomes[i] = dedupe.Outcome{
 			Verdict: dedupe.New, Ref: ref, ID: d.Event.ID, Answer: req.Answer, Flags: d.Event.Flags,
 		}
@@ -172,28 +183,34 @@ func (m *Memory) retention(r dedupe.Retention) dedupe.Retention {
 	}
 }
 
-// finish applies one result.
-func (m *Memory) finish(res *dedupe.Result, now time.Time) {
+// finish applies one result and returns its act, if it is one.
+func (m *Memory) finish(res *dedupe.Result, now time.Time) (dedupe.Act, bool) {
 	_, held := m.schedule.Fence(res.Lease)
 	res.Late = !held
 	r, err := m.find(res.Lease.Delivery.Event)
 	if err != nil {
-		return // retention took the event after the lease was lost
+		return dedupe.Act{}, false // retention took the event after the lease was lost
 	}
 	d := r.delivery(res.Lease.Delivery.Target)
 	if held {
 		*d = res.Settle(*d, now)
 		m.schedule.Settle(res.Lease, d.State, dedupe.EntryOf(*d))
 	}
+	var state event.State
+	if d != nil {
+		state = d.State
+	}
 	if res.NoAttempt {
-		return
+		return res.Act(state)
 	}
 	a := res.Attempt
 	a.Late = res.Late
 	if a.Late && d != nil {
 		a.State = m.view(*d).State
+		state = a.State
 	}
 	r.Attempts = append(r.Attempts, a)
+	return res.Act(state)
 }
 
 // view is a delivery as people see it: leases are in the schedule alone.

@@ -74,13 +74,13 @@ func (m *Memory) replay(rec *record, r dedupe.Replay, now time.Time, n *dedupe.R
 		default:
 			n.Opened++
 			if !r.DryRun {
-				m.reopen(rec, t, r.NewKey, now)
+				m.reopen(rec, t, &r, now)
 			}
 		}
 	}
 }
 
-func (m *Memory) reopen(rec *record, target string, newKey bool, now time.Time) {
+func (m *Memory) reopen(rec *record, target string, r *dedupe.Replay, now time.Time) {
 	d := rec.delivery(target)
 	if d == nil {
 		rec.Deliveries = append(rec.Deliveries, event.Delivery{Event: rec.Event.Ref, Target: target})
@@ -88,12 +88,13 @@ func (m *Memory) reopen(rec *record, target string, newKey bool, now time.Time) 
 	} else if d.State == event.Dead {
 		m.schedule.Dead(target, -1)
 	}
-	*d = dedupe.Reopen(*d, newKey, now)
+	*d = dedupe.Reopen(*d, r.NewKey, now)
+	m.act(dedupe.ReplayedAct(d, r.By), now)
 	m.schedule.Add(target, dedupe.EntryOf(*d))
 }
 
 // Cancel closes an event's open deliveries.
-func (m *Memory) Cancel(_ context.Context, ref event.Ref, target string) (int, error) {
+func (m *Memory) Cancel(_ context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rec, err := m.find(ref)
@@ -108,6 +109,7 @@ func (m *Memory) Cancel(_ context.Context, ref event.Ref, target string) (int, e
 		}
 		m.schedule.Cancel(d.Target, ref, d.Generation)
 		d.State, d.DueAt, d.UpdatedAt = event.Cancelled, time.Time{}, m.clock.now()
+		m.act(dedupe.CancelledAct(d, by), d.UpdatedAt)
 		n++
 	}
 	return n, nil
@@ -127,6 +129,7 @@ func (m *Memory) Expire(context.Context) (dedupe.Expired, error) {
 	}
 	now, size := m.clock.now(), m.size()
 	m.expireClaims(now, &out)
+	m.expireActs()
 	kept := m.disk.Records[:0:0]
 	for _, r := range m.disk.Records {
 		age := now.Sub(r.Kept)
@@ -223,7 +226,7 @@ func (m *Memory) Backup(_ context.Context, w io.Writer) error {
 // RestoreMemory makes a ledger of a backup. Refs of the old ledger stay
 // valid; new ones carry a new writer ID.
 func RestoreMemory(cfg Config, r io.Reader) (*Memory, error) {
-	d := &disk{Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{},
+	d := &disk{Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}, Acts: map[uint64]*actLog{},
 		Notes: map[[2]string]dedupe.Note{}}
 	if err := gob.NewDecoder(r).Decode(d); err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)

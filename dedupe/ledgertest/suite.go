@@ -99,6 +99,7 @@ func Run(t *testing.T, h Harness) {
 		{"account", accountTests()},
 		{"upkeep", upkeepTests()},
 		{"notes", noteTests()},
+		{"acts", actTests()},
 		{"retention", retentionTests()},
 		{"restart", restartTests()},
 		{"writer", writerTests()},

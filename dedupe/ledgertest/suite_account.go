@@ -119,7 +119,7 @@ func filters() []dedupe.Filter {
 
 func accountFilters(f *fix) {
 	all := reversed(populate(f, 40))
-	_, err := f.l.Cancel(f.Context(), all[3], "")
+	_, err := f.l.Cancel(f.Context(), all[3], "", by)
 	f.must(err)
 	for _, flt := range filters() {
 		if flt.State != "" {
@@ -162,7 +162,7 @@ func naiveTarget(flt dedupe.Filter, rec dedupe.Record) bool {
 func accountDeliveries(f *fix) {
 	all := reversed(populate(f, 40))
 	f.lease(crm, 3)
-	_, err := f.l.Cancel(f.Context(), all[3], "")
+	_, err := f.l.Cancel(f.Context(), all[3], "", by)
 	f.must(err)
 	_, err = f.l.Replay(f.Context(), dedupe.Replay{Selection: dedupe.Selection{Filter: dedupe.Filter{Status: event.StatusDead}}, NewKey: true})
 	f.must(err)
@@ -305,7 +305,7 @@ func accountGet(f *fix) {
 		f.want(err, dedupe.ErrNotFound)
 		_, err = f.l.Attempts(f.Context(), none)
 		f.want(err, dedupe.ErrNotFound)
-		_, err = f.l.Cancel(f.Context(), none, "")
+		_, err = f.l.Cancel(f.Context(), none, "", by)
 		f.want(err, dedupe.ErrNotFound)
 		if !none.IsZero() {
 			_, err = f.l.Replay(f.Context(), dedupe.Replay{Selection: dedupe.Selection{Ref: none}})
@@ -367,14 +367,14 @@ func accountStats(f *fix) {
 	equal(f, "events", st.Events, 6)
 	equal(f, "batches", st.Batches, 7)
 	for _, l := range ls[2:] {
-		_, err := f.l.Cancel(f.Context(), l.Delivery.Event, "")
+		_, err := f.l.Cancel(f.Context(), l.Delivery.Event, "", by)
 		f.must(err)
 	}
 	b = f.stats().Targets[billing]
 	equal(f, "leased after cancel", b.Leased, 0)
 	equal(f, "pending after cancel", b.Pending, 2)
 	pending := f.events(dedupe.Filter{Status: event.StatusPending}, 10)
-	_, err := f.l.Cancel(f.Context(), pending[1].Event.Ref, "")
+	_, err := f.l.Cancel(f.Context(), pending[1].Event.Ref, "", by)
 	f.must(err)
 	b = f.stats().Targets[billing]
 	equal(f, "pending after another cancel", b.Pending, 1)

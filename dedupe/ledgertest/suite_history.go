@@ -86,6 +86,7 @@ func (h *history) run() {
 		h.compare(i)
 	}
 	h.compareStats()
+	h.compareActs()
 }
 
 // ref finds the engine's ref of an event by the model's.
@@ -106,7 +107,8 @@ func (h *history) ordinals(side func(pair[event.Ref]) event.Ref, refs []event.Re
 }
 
 func (h *history) accept(t *rapid.T) {
-	got, want := &dedupe.Batch{}, &dedupe.Batch{}
+	got, want := &dedupe.Batch{Acts: h.acts(t)}, &dedupe.Batch{}
+	want.Acts = got.Acts
 	for range rapid.IntRange(1, 4).Draw(t, "requests") {
 		a := h.request(t)
 		b := *a
@@ -273,7 +275,7 @@ func (h *history) event(t *rapid.T) pair[event.Ref] {
 
 func (h *history) replay(t *rapid.T) {
 	r := dedupe.Replay{
-		NewKey: rapid.Bool().Draw(t, "new key"), DryRun: rapid.IntRange(0, 3).Draw(t, "dry") == 0,
+		By: by, NewKey: rapid.Bool().Draw(t, "new key"), DryRun: rapid.IntRange(0, 3).Draw(t, "dry") == 0,
 		Target: rapid.SampledFrom([]string{"", billing, crm}).Draw(t, "target"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "reroute") == 0 {
@@ -301,9 +303,9 @@ func (h *history) replay(t *rapid.T) {
 func (h *history) cancel(t *rapid.T) {
 	p := h.event(t)
 	target := rapid.SampledFrom([]string{"", billing, crm}).Draw(t, "target")
-	got, err := h.l.Cancel(h.Context(), p.got, target)
+	got, err := h.l.Cancel(h.Context(), p.got, target, by)
 	h.must(err)
-	want, err := h.model.Cancel(h.Context(), p.want, target)
+	want, err := h.model.Cancel(h.Context(), p.want, target, by)
 	h.must(err)
 	equal(h.fix, "cancelled", got, want)
 }
@@ -332,6 +334,7 @@ func (h *history) reopen(t *rapid.T) {
 	}
 	h.model = h.model.Reopen()
 	h.held = nil
+	h.compareActs()
 }
 
 func (h *history) list(t *rapid.T) {

@@ -346,7 +346,7 @@ func leaseTwice(f *fix) {
 func leaseCancelled(f *fix) {
 	ref := f.newEvent("evt_1", "{}", billing)
 	l := f.leaseOne(billing)
-	n, err := f.l.Cancel(f.Context(), ref, "")
+	n, err := f.l.Cancel(f.Context(), ref, "", by)
 	f.must(err)
 	equal(f, "cancelled", n, 1)
 	res := f.result(l, event.Delivered, 0)

@@ -67,7 +67,7 @@ func retentionOrder(f *fix) {
 			"Body":     func() error { _, err := f.l.Body(f.Context(), ref); return err },
 			"Load":     func() error { _, err := f.l.Load(f.Context(), ref); return err },
 			"Attempts": func() error { _, err := f.l.Attempts(f.Context(), ref); return err },
-			"Cancel":   func() error { _, err := f.l.Cancel(f.Context(), ref, ""); return err },
+			"Cancel":   func() error { _, err := f.l.Cancel(f.Context(), ref, "", by); return err },
 			"Replay": func() error {
 				_, err := f.l.Replay(f.Context(), dedupe.Replay{Selection: dedupe.Selection{Ref: ref}})
 				return err
