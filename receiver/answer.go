@@ -121,7 +121,7 @@ func (r *Receiver) send(w http.ResponseWriter, req *http.Request, a *answer) {
 		h["Content-Type"] = a.contentType
 	}
 	h["X-Content-Type-Options"] = headerNoSniff
-	if mustClose(a.status) || len(req.TransferEncoding) > 0 || r.draining.Load() {
+	if mustClose(a.status) || len(req.TransferEncoding) > 0 || !req.ProtoAtLeast(1, 1) || r.draining.Load() {
 		h["Connection"] = headerClose
 	}
 	w.WriteHeader(a.status)

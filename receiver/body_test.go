@@ -165,8 +165,8 @@ func TestBothLengths(t *testing.T) {
 	}
 	br := bufio.NewReader(conn)
 	got, err := readReply(br, "POST")
-	if err != nil || !got.closed {
-		t.Fatalf("first answer %+v, %v: want one that closes", got, err)
+	if err != nil || got.status != 400 || !got.closed {
+		t.Fatalf("first answer %+v, %v: want 400 and closed", got, err)
 	}
 	if second, err := readReply(br, "POST"); err == nil {
 		t.Fatalf("the smuggled request was answered %d", second.status)

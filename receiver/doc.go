@@ -29,10 +29,14 @@
 //   - Metric labels come from the configuration or closed sets, never from a
 //     request.
 //
-// net/http does not tell a handler that a chunked request carried a
-// Content-Length as well, which is how requests are smuggled past a proxy on a
-// kept-alive connection. Therefore the connection of every chunked request is
-// closed with its answer: bytes after it are never read as another request.
+// Two readers of one connection that disagree on where a request ends let a
+// request be smuggled past the first. A header block that can be framed in two
+// ways (Content-Length beside Transfer-Encoding, either of them twice, a bare
+// LF, a folded line; see framing.scan) is answered 400 and ends its
+// connection, before net/http reads it. And the connection of every chunked or
+// old request is closed with its answer: bytes after it are never read as
+// another request. This holds for plain connections; behind a proxy that
+// speaks TLS they are all there is.
 //
 // Of the sender's headers only those on the source's list are kept. net/http
 // does not keep the order of different names, so they are stored sorted by

@@ -7,8 +7,7 @@ import (
 )
 
 // limiter is a listener that accepts while there are slots. Connections come
-// out as they are, so that net/http still sees what they can do; a slot is
-// given back by the server's ConnState hook.
+// out framed; a slot is given back by the server's ConnState hook.
 type limiter struct {
 	net.Listener
 	slots chan struct{}
@@ -30,8 +29,9 @@ func (l *limiter) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		<-l.slots
+		return nil, err
 	}
-	return conn, err
+	return &framed{Conn: conn}, nil
 }
 
 // Close ends waiting for a slot as well.

@@ -34,6 +34,8 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 		IdleTimeout:       r.cfg.IdleTimeout,
 		MaxHeaderBytes:    r.cfg.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+		// OPTIONS * is answered like every other path that is nobody's.
+		DisableGeneralOptionsHandler: true,
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(limited) }()
