@@ -42,6 +42,7 @@ var alone = []string{"event", "verify", "torture", "forward/client"}
 
 // homes says who may import what others made. Prefixes of module paths.
 var homes = map[string][]string{
+	"cel.dev/cel-go":                      {"forward"},
 	"github.com/labstack/echo/":           {"receiver", "admin"},
 	"github.com/dgraph-io/badger/":        {"dedupe/badgerdb"},
 	"github.com/klauspost/compress/":      {"dedupe/badgerdb"},

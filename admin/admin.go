@@ -47,7 +47,7 @@ type Config struct {
 	Ready func() error
 	// Route names today's targets of an event, for rerouting replays. Without
 	// it they are refused.
-	Route func(*event.Event) []string
+	Route func(ev *event.Event, body func() ([]byte, error)) []string
 
 	// TokenHash is HashToken of the bearer token; TokenFile is the file the
 	// token stands in. Exactly one is required, and no token may be empty.

@@ -122,7 +122,7 @@ func setup(t *testing.T, change ...func(*admin.Config)) *bundle {
 		Account: acc, Receiver: b.edge, Forward: b.edge, TokenHash: admin.HashToken(token), Now: b.clock.now,
 		Reload:     func(context.Context) ([]admin.Fault, error) { return b.reload() },
 		Ready:      func() error { return b.ready },
-		Route:      func(*event.Event) []string { return []string{"crm"} },
+		Route:      func(*event.Event, func() ([]byte, error)) []string { return []string{"crm"} },
 		Registerer: b.reg, Gatherer: b.reg, Log: slog.New(slog.NewJSONHandler(b.log, nil)),
 		Build: admin.Build{Version: "1.2.3", Go: "go1"}, FailDelay: -1,
 	}

@@ -19,11 +19,12 @@ const (
 
 // Replay says what to send again: one event by Ref, or all that match Query.
 type Replay struct {
-	Ref     event.Ref // zero: use Query
-	Query   Query     // of KindReplay, with the cursor to go on from
-	Target  string    // only this one; "" is every original target
-	NewKey  bool
-	Reroute func(*event.Event) []string // nil: the original targets
+	Ref    event.Ref // zero: use Query
+	Query  Query     // of KindReplay, with the cursor to go on from
+	Target string    // only this one; "" is every original target
+	NewKey bool
+	// Reroute names today's targets; nil: the original ones.
+	Reroute func(ev *event.Event, body func() ([]byte, error)) []string
 	DryRun  bool
 }
 

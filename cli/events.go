@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,8 +66,12 @@ func statusWord(e admin.Event) string {
 	if e.Conflicts > 0 {
 		s += fmt.Sprintf(" (%s)", plural(int(e.Conflicts), "conflict"))
 	}
-	if len(e.Flags) > 0 {
-		s += " [" + strings.Join(e.Flags, " ") + "]"
+	if e.Unrouted != "" {
+		s += ": " + string(e.Unrouted)
+	}
+	flags := slices.DeleteFunc(slices.Clone(e.Flags), func(f string) bool { return e.Unrouted != "" && (f == "no_match" || f == "filter_error") })
+	if len(flags) > 0 {
+		s += " [" + strings.Join(flags, " ") + "]"
 	}
 	return s
 }

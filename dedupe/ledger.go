@@ -194,7 +194,9 @@ type Replay struct {
 	NewKey    bool   // the key becomes {key}~r{generation}
 	// Reroute, when set, names today's targets of an event; closed or unknown
 	// ones are opened, in place of the original targets.
-	Reroute func(*event.Event) []string
+	// body reads the event's exact bytes, once at most; when it fails, so does
+	// the replay.
+	Reroute func(ev *event.Event, body func() ([]byte, error)) []string
 	By      By // recorded with every delivery opened
 	DryRun  bool
 	Cursor  string // continue a bounded call

@@ -90,9 +90,11 @@ const (
 	FlagIDHashed                    // the ID was too long or held control characters; ID holds its hash
 	FlagUndeduped                   // nothing to recognise a repeat by; every arrival is an event
 	FlagKeepBatch                   // a batch request forwarded whole
+	FlagFilterError                 // a route's condition had no result, which is no match
+	FlagNoMatch                     // there are routes, and none of them took it
 )
 
-var flagNames = [...]string{"no_id", "conflict", "guard", "test", "id_hashed", "undeduped", "batch"}
+var flagNames = [...]string{"no_id", "conflict", "guard", "test", "id_hashed", "undeduped", "batch", "filter_error", "no_match"}
 
 // Names lists the set flags by their public names.
 func (f Flags) Names() []string {

@@ -82,6 +82,7 @@ func (c *checker) sourcePolicy(s *SourceConfig, n *node, row verify.Row) {
 		c.rep.at(n.or("max_elements"), "max_elements is out of bounds", "want 1 to "+strconv.Itoa(maxElements))
 	}
 	c.bodyLimit(s, n, row)
+	c.whereBodies(s, n)
 	c.between(n.get("tolerance"), "tolerance", s.Tolerance, time.Second, day)
 }
 
@@ -189,6 +190,7 @@ func (c *checker) sourceRoutes(s *SourceConfig, n *node) {
 				c.rep.at(at.get("types").item(j), "an empty type matches nothing", `want types such as "customer.*"`)
 			}
 		}
+		c.where(&s.Routes[i], at.get("where"))
 	}
 	if n.get("targets") == nil && len(s.Routes) == 0 {
 		c.rep.warn(n.or("name"), "events of this source go to no target", "they are kept and can be replayed later; write targets = [] if that is meant")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/forward"
 	"github.com/onceward/onceward/verify"
 )
 
@@ -169,6 +170,11 @@ type RouteConfig struct {
 	Target string `toml:"target"`
 	// Types are exact or globs with *. Default: all.
 	Types []string `toml:"types,omitzero"`
+	// Where is a condition in CEL over source, type, id, method, headers, query
+	// and body. Default: none.
+	Where string `toml:"where,omitzero"`
+
+	where *forward.Where // nil without a condition, or with a faulty one
 }
 
 // TargetConfig is one internal URL that events are forwarded to.

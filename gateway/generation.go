@@ -68,8 +68,9 @@ func (s *SourceConfig) build(general RetentionConfig) (*receiver.Source, error) 
 		out.Routes = append(out.Routes, receiver.Route{Target: t})
 	}
 	for _, r := range s.Routes {
-		out.Routes = append(out.Routes, receiver.Route{Target: r.Target, Types: r.Types})
+		out.Routes = append(out.Routes, receiver.Route{Target: r.Target, Types: r.Types, Where: r.where != nil})
 	}
+	out.Conditions = s.conditions()
 	return out, nil
 }
 

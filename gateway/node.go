@@ -23,6 +23,7 @@ type node struct {
 	key   *node // position of the key of a table's entry
 	list  []*node
 	text  string // of a scalar, as written but unquoted
+	raw   string // of a string, as written
 
 	set      string   // of an expanded string: the text with its references
 	expanded bool     // the text holds something that is not in the file
@@ -228,5 +229,8 @@ func (t *treeParser) value(e *unstable.Node, path string) *node {
 	}
 	n := &node{kind: scalarKinds[e.Kind], path: path, text: string(e.Data)}
 	t.place(n, int(e.Raw.Offset))
+	if n.kind == kindString {
+		n.raw = string(t.parser.Raw(e.Raw))
+	}
 	return n
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"runtime"
+	"slices"
 
 	"github.com/onceward/onceward/admin"
 	"github.com/onceward/onceward/event"
@@ -61,12 +62,21 @@ func (v targetsView) Status() []admin.Target {
 	return out
 }
 
-// route names today's targets of an event.
-func (g *Gateway) route(ev *event.Event) []string {
+// route names today's targets of an event. Its body is read only when a
+// condition may look into it.
+func (g *Gateway) route(ev *event.Event, body func() ([]byte, error)) []string {
 	for _, s := range g.gen.Load().sources {
-		if s.Name == ev.Source {
-			return s.Targets(ev.Type)
+		if s.Name != ev.Source {
+			continue
 		}
+		var b []byte
+		if slices.ContainsFunc(s.Routes, func(r receiver.Route) bool { return r.Where }) {
+			var err error
+			if b, err = body(); err != nil {
+				return nil // the replay fails with it
+			}
+		}
+		return s.Select(ev, b).Targets
 	}
 	return nil
 }

@@ -88,7 +88,6 @@ func (c *call) fillItem(it *dedupe.Item, base *event.Event, res *verify.Result, 
 	ev.Body = event.Slice{Offset: int64(got.Offset), Length: int64(got.Length)}
 	ev.BodyHash = event.HashOf(c.body[got.Offset : got.Offset+got.Length])
 	ev.Type = got.Type
-	ev.Targets = src.src.Targets(got.Type)
 	ev.Trace = newTrace()
 	it.Conflict, it.Keys, it.Window = src.conflict, src.src.Keys, src.window
 	if got.ID != "" {
@@ -97,6 +96,22 @@ func (c *call) fillItem(it *dedupe.Item, base *event.Event, res *verify.Result, 
 		c.claimWithoutID(it, res.Split)
 	}
 	c.guard(it, res, got.ID != "")
+	c.route(ev, c.body[got.Offset:got.Offset+got.Length])
+}
+
+// route decides where the event goes, once everything else of it is known.
+func (c *call) route(ev *event.Event, body []byte) {
+	to := c.src.src.Select(ev, body)
+	ev.Targets = to.Targets
+	ev.Flags |= to.Flags
+	if to.Fault == nil {
+		return
+	}
+	c.src.st.filterErrors.Inc()
+	if held, ok := c.src.st.filterLog.speak(c.start); ok {
+		c.r.log.Warn("condition of a route has no result, which is no match", "event", "ingest.filter_error", "source", c.src.name,
+			"type", ev.Type, "event_id", ev.ID, "targets", len(ev.Targets), "error", to.Fault, "held_back", held)
+	}
 }
 
 // claimID keys the event by the provider's ID, byte for byte.

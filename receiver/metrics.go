@@ -58,16 +58,17 @@ func reasons() []string {
 // metrics are the instruments of the edge. Children of a source are resolved
 // once, in newState.
 type metrics struct {
-	requests  *prometheus.CounterVec
-	refused   *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
-	bytes     *prometheus.HistogramVec
-	inFlight  prometheus.Gauge
-	last      *prometheus.GaugeVec
-	secrets   *prometheus.CounterVec
-	hits      *prometheus.CounterVec
-	conflicts *prometheus.CounterVec
-	panics    prometheus.Counter
+	requests     *prometheus.CounterVec
+	refused      *prometheus.CounterVec
+	duration     *prometheus.HistogramVec
+	bytes        *prometheus.HistogramVec
+	inFlight     prometheus.Gauge
+	last         *prometheus.GaugeVec
+	secrets      *prometheus.CounterVec
+	hits         *prometheus.CounterVec
+	conflicts    *prometheus.CounterVec
+	filterErrors *prometheus.CounterVec
+	panics       prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -93,8 +94,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"source"}),
 		secrets: counter("onceward_verify_secret_used_total", "Requests verified, by the label of the secret that matched.",
 			"source", "secret"),
-		hits:      counter("onceward_dedupe_hits_total", "Events recognised as repeats.", "source"),
-		conflicts: counter("onceward_dedupe_body_conflicts_total", "Events whose ID was known with another body.", "source"),
+		hits:         counter("onceward_dedupe_hits_total", "Events recognised as repeats.", "source"),
+		filterErrors: counter("onceward_route_filter_errors_total", "Events of which a route's condition had no result, which is no match.", "source"),
+		conflicts:    counter("onceward_dedupe_body_conflicts_total", "Events whose ID was known with another body.", "source"),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_ingest_panics_total", Help: "Requests answered 500 because of a fault in the gateway.",
 		}),
@@ -103,7 +105,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.refused, m.duration, m.bytes, m.inFlight, m.last, m.secrets,
-		m.hits, m.conflicts, m.panics} {
+		m.hits, m.conflicts, m.filterErrors, m.panics} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register ingest metrics: %w", err)
 		}

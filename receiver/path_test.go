@@ -88,30 +88,6 @@ func TestSourceFaults(t *testing.T) {
 	}
 }
 
-func TestTargets(t *testing.T) {
-	t.Parallel()
-	s := &Source{Routes: []Route{
-		{Target: "all"}, {Target: "crm", Types: []string{"customer.*", "invoice.paid"}}, {Target: "all", Types: []string{"x"}},
-		{Target: "odd", Types: []string{"*.a*b.*"}},
-	}}
-	for typ, want := range map[string][]string{
-		"":                 {"all"},
-		"customer.created": {"all", "crm"},
-		"customer":         {"all"},
-		"invoice.paid":     {"all", "crm"},
-		"invoice.paid2":    {"all"},
-		"x.a1b.y":          {"all", "odd"},
-		"customer.ab.":     {"all", "crm", "odd"},
-	} {
-		if got := s.Targets(typ); !slices.Equal(got, want) {
-			t.Errorf("Targets(%q) = %q, want %q", typ, got, want)
-		}
-	}
-	if got := (&Source{Routes: []Route{{Target: "crm", Types: []string{"a"}}}}).Targets("b"); len(got) != 0 {
-		t.Errorf("unrouted event goes to %q", got)
-	}
-}
-
 // TestGlob holds globMatch against a regular expression of the same meaning.
 func TestGlob(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,10 @@
 package receiver
 
 import (
-	"strings"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
 	"github.com/onceward/onceward/verify"
 )
 
@@ -14,7 +14,15 @@ type Route struct {
 	// Types are exact names or globs in which * stands for any run of
 	// characters. None at all takes every type.
 	Types []string
+	// Where says that the route has a condition as well, its own among the
+	// source's Conditions.
+	Where bool
 }
+
+// Conditions prepares an event, which stays as it is until done is called, for
+// the conditions of a source's routes: match says what that of the n-th route
+// makes of it. An error means that it has no result.
+type Conditions func(ev *event.Event, body []byte) (match func(n int) (bool, error), done func())
 
 // Source is one inbound path as the configuration of one generation has it.
 // It is read-only once handed to New or SetSources. Zero fields take what the
@@ -39,6 +47,7 @@ type Source struct {
 	Retention dedupe.Retention
 
 	Routes      []Route
+	Conditions  Conditions    // may be nil when no route has a condition
 	BodyLimit   int64         // bytes; 1 MiB
 	Patience    time.Duration // how long the provider waits; 12.5 s
 	PublicURL   string        // as the provider calls it; an origin alone keeps the path as called
@@ -46,61 +55,4 @@ type Source struct {
 	Batch       string        // "split" or "keep"; "split"
 	// Answer replaces the row's answer to accepted events and repeats.
 	Answer verify.Answer
-}
-
-// Targets lists the targets of an event of that type, each once, in the order
-// of the routes. An empty list means the event is unrouted.
-func (s *Source) Targets(eventType string) []string {
-	var out []string
-	for i := range s.Routes {
-		if s.Routes[i].takes(eventType) && !contains(out, s.Routes[i].Target) {
-			out = append(out, s.Routes[i].Target)
-		}
-	}
-	return out
-}
-
-func contains(list []string, s string) bool {
-	for _, have := range list {
-		if have == s {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *Route) takes(eventType string) bool {
-	if len(r.Types) == 0 {
-		return true
-	}
-	for _, glob := range r.Types {
-		if globMatch(glob, eventType) {
-			return true
-		}
-	}
-	return false
-}
-
-// globMatch reports whether s is what glob describes: * is any run, also an
-// empty one; everything else is itself. It takes time linear in s per star.
-func globMatch(glob, s string) bool {
-	first, rest, star := strings.Cut(glob, "*")
-	if !star {
-		return glob == s
-	}
-	if !strings.HasPrefix(s, first) {
-		return false
-	}
-	s = s[len(first):]
-	for {
-		part, after, more := strings.Cut(rest, "*")
-		if !more {
-			return strings.HasSuffix(s, part)
-		}
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s, rest = s[i+len(part):], after
-	}
 }

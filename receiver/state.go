@@ -12,21 +12,23 @@ import (
 // state is what is remembered of a source by its name, over every swap of
 // sources. All of it is safe for concurrent use.
 type state struct {
-	name     string
-	m        *metrics
-	counts   [outcomes]tally
-	duration [outcomes]prometheus.Observer
-	refused  map[string]*refusedTally // by every reason there is; read-only
-	bytes    prometheus.Observer
-	last     prometheus.Gauge
-	hits     prometheus.Counter
-	conflict prometheus.Counter
-	lastNew  atomic.Int64 // Unix nanoseconds; 0 for never
+	name         string
+	m            *metrics
+	counts       [outcomes]tally
+	duration     [outcomes]prometheus.Observer
+	refused      map[string]*refusedTally // by every reason there is; read-only
+	bytes        prometheus.Observer
+	last         prometheus.Gauge
+	hits         prometheus.Counter
+	conflict     prometheus.Counter
+	filterErrors prometheus.Counter
+	lastNew      atomic.Int64 // Unix nanoseconds; 0 for never
 
 	waiting waiting // requests that may wait for keys
 
 	conflictLog quiet
 	errorLog    quiet
+	filterLog   quiet
 
 	// secrets is replaced whole under mu; labels come from the configuration.
 	mu      sync.Mutex
@@ -54,6 +56,7 @@ func newState(m *metrics, name string) *state {
 		name: name, m: m, refused: map[string]*refusedTally{},
 		bytes: m.bytes.WithLabelValues(name), last: m.last.WithLabelValues(name),
 		hits: m.hits.WithLabelValues(name), conflict: m.conflicts.WithLabelValues(name),
+		filterErrors: m.filterErrors.WithLabelValues(name),
 	}
 	for o := range s.counts {
 		s.counts[o].c = m.requests.WithLabelValues(name, outcomeNames[o])

@@ -129,7 +129,11 @@ func (r *replay) event(ref event.Ref) error {
 		r.count.Pruned++
 		return nil
 	}
-	for _, name := range r.targets(&rec) {
+	names, err := r.targets(&rec, p)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		if err := r.open(&rec, p, name); err != nil {
 			return err
 		}
@@ -138,20 +142,23 @@ func (r *replay) event(ref event.Ref) error {
 }
 
 // targets are the names to open: the event's own, or today's.
-func (r *replay) targets(rec *dedupe.Record) []string {
-	names := rec.Event.Targets
+func (r *replay) targets(rec *dedupe.Record, p place) (names []string, err error) {
+	names = rec.Event.Targets
 	if r.Reroute != nil {
-		names = r.Reroute(&rec.Event)
+		names = r.Reroute(&rec.Event, func() (body []byte, fault error) {
+			body, err = r.db.body(r.txn, &rec.Event, p)
+			return body, err
+		})
 	}
-	if r.Target == "" {
-		return names
+	if r.Target == "" || err != nil {
+		return names, err
 	}
 	for _, n := range names {
 		if n == r.Target {
-			return []string{n}
+			return []string{n}, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (r *replay) open(rec *dedupe.Record, p place, name string) error {

@@ -61,7 +61,7 @@ func (m *Memory) replay(rec *record, r dedupe.Replay, now time.Time, n *dedupe.R
 	}
 	targets := rec.Event.Targets
 	if r.Reroute != nil {
-		targets = r.Reroute(&rec.Event)
+		targets = r.Reroute(&rec.Event, func() ([]byte, error) { return rec.Body, nil })
 	}
 	f := r.Selection.Filter
 	for _, t := range targets {

@@ -280,7 +280,7 @@ func (h *history) replay(t *rapid.T) {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "reroute") == 0 {
 		to := rapid.SampledFrom([][]string{nil, {billing}, {crm, "third"}}).Draw(t, "routes")
-		r.Reroute = func(*event.Event) []string { return to }
+		r.Reroute = func(*event.Event, func() ([]byte, error)) []string { return to }
 	}
 	model := r
 	if rapid.Bool().Draw(t, "one") {

@@ -198,14 +198,17 @@ func replayDry(f *fix) {
 }
 
 func replayReroute(f *fix) {
-	ref := f.newEvent("evt_1", "{}", billing, crm)
+	ref := f.newEvent("evt_1", `{"n":1}`, billing, crm)
 	f.settle(billing, event.Dead)
 	f.settle(crm, event.Dead)
 	var asked []event.Ref
 	n := f.replay(dedupe.Replay{
 		Selection: dedupe.Selection{Ref: ref},
-		Reroute: func(ev *event.Event) []string {
+		Reroute: func(ev *event.Event, body func() ([]byte, error)) []string {
 			asked = append(asked, ev.Ref)
+			b, err := body()
+			equal(f, "its body", string(b), `{"n":1}`)
+			equal(f, "fault of its body", err, nil)
 			return []string{crm, "warehouse"}
 		},
 	})
@@ -229,7 +232,7 @@ func replayReroute(f *fix) {
 	equal(f, "rows of the new target", len(rows), 1)
 
 	unrouted := f.newEvent("evt_2", "{}")
-	n = f.replay(dedupe.Replay{Selection: dedupe.Selection{Ref: unrouted}, Reroute: func(*event.Event) []string { return []string{billing} }})
+	n = f.replay(dedupe.Replay{Selection: dedupe.Selection{Ref: unrouted}, Reroute: func(*event.Event, func() ([]byte, error)) []string { return []string{billing} }})
 	equal(f, "opened of an unrouted event", n.Opened, 1)
 	equal(f, "its status", f.get(unrouted).Status, event.StatusPending)
 	equal(f, "its lease", f.leaseOne(billing).Delivery.Event, unrouted)
