@@ -83,15 +83,15 @@ type Flags uint16
 
 // The flags of an event.
 const (
-	FlagNoID      Flags = 1 << iota // the provider sent no event ID
-	FlagConflict                    // same ID, other body, delivered as a distinct event
-	FlagGuard                       // the replay guard has seen these signed bytes under another ID
-	FlagTest                        // sent by trigger or a test ping
-	FlagIDHashed                    // the ID was too long or held control characters; ID holds its hash
-	FlagUndeduped                   // nothing to recognise a repeat by; every arrival is an event
-	FlagKeepBatch                   // a batch request forwarded whole
-	FlagFilterError                 // a route's condition had no result, which is no match
-	FlagNoMatch                     // there are routes, and none of them took it
+	FlagNoID        Flags = 1 << iota // the provider sent no event ID
+	FlagConflict                      // same ID, other body, delivered as a distinct event
+	FlagGuard                         // the replay guard has seen these signed bytes under another ID
+	FlagTest                          // sent by trigger or a test ping
+	FlagIDHashed                      // the ID was too long or held control characters; ID holds its hash
+	FlagUndeduped                     // nothing to recognise a repeat by; every arrival is an event
+	FlagKeepBatch                     // a batch request forwarded whole
+	FlagFilterError                   // a route's condition had no result, which is no match
+	FlagNoMatch                       // there are routes, and none of them took it
 )
 
 var flagNames = [...]string{"no_id", "conflict", "guard", "test", "id_hashed", "undeduped", "batch", "filter_error", "no_match"}
