@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -254,6 +255,30 @@ func FuzzExplain(f *testing.F) {
 		e := v.Explain(&Request{Method: "POST", URL: "https://a.test/", Header: http.Header{"X-Hub-Signature-256": {sig}}, Body: body}, Hints{})
 		if len(e.Causes) == 0 || e.String() == "" {
 			t.Fatalf("no cause: %+v", e)
+		}
+	})
+}
+
+// A body is taken for JSON exactly where encoding/json takes it, but for what
+// nests too deep, and only that is called deep.
+func FuzzValid(f *testing.F) {
+	for _, body := range hostileBodies() {
+		if len(body) < 4096 {
+			f.Add([]byte(body))
+		}
+	}
+	for _, s := range []string{`{"a":[1,-0.5e+9,true,false,null,"\u00e9\n"]}`, "\ufeff{}", "[01]", "[1.]", "[-]", `["\x"]`, "[\"\x01\"]", `["\u12g4"]`,
+		"{}{}", " \t\r\n{}\n", `{"a":1,}`, `{"a" 1}`, "nul", "\"", "[1e]", strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1),
+		`"` + strings.Repeat("[", MaxDepth+1) + `"`, strings.Repeat("{},", MaxDepth)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got := checkJSON(body)
+		switch deep, valid := tooDeep(body), json.Valid(body); {
+		case deep && got == jsonTooDeep:
+		case !deep && valid == (got == jsonValid) && got != jsonTooDeep:
+		default:
+			t.Errorf("checkJSON(%q) = %v; deep %v, encoding/json says %v", body, got, deep, valid)
 		}
 	})
 }
