@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/badgerdb"
@@ -240,7 +242,7 @@ func TestLostFilesAreDamage(t *testing.T) {
 // that mean nothing.
 func TestUnfinishedFilesAreNotDamage(t *testing.T) {
 	cfg := small(t.TempDir(), time.Now)
-	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithLogger(nil))
+	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithCompression(options.None).WithLogger(nil))
 	if err == nil {
 		err = kv.Close() // before the first record
 	}
@@ -268,7 +270,7 @@ func TestMissingRecordIsDamage(t *testing.T) {
 	for kind, prefix := range map[string]byte{"event": 'e', "body": 'b'} {
 		t.Run(kind, func(t *testing.T) {
 			cfg, refs := filled(t, 5)
-			kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithLogger(nil))
+			kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithCompression(options.None).WithLogger(nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +316,7 @@ func TestMissingRecordIsDamage(t *testing.T) {
 // A changed record fails its own checksum, whatever Badger thinks of it.
 func TestChangedRecordIsDamage(t *testing.T) {
 	cfg, refs := filled(t, 3)
-	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithLogger(nil))
+	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(cfg.Dir, "ledger")).WithCompression(options.None).WithLogger(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -525,5 +527,28 @@ func TestBigBody(t *testing.T) {
 		if again.Outcomes[0].Verdict != dedupe.Repeat {
 			t.Errorf("verdict %v, want repeat", again.Outcomes[0].Verdict)
 		}
+	}
+}
+
+// A table that loses bits while the ledger runs is noticed by the scrub.
+func TestScrub(t *testing.T) {
+	cfg, _ := filled(t, 40)
+	var log bytes.Buffer
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	db, err := badgerdb.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if n := db.Scrub(t.Context()); n != 0 {
+		t.Fatalf("%d tables of a healthy ledger are damaged: %s", n, &log)
+	}
+	path := tables(t, cfg)[0]
+	flip(t, path, 700)
+	if n := db.Scrub(t.Context()); n != 1 {
+		t.Errorf("%d tables are damaged, want 1", n)
+	}
+	if !strings.Contains(log.String(), filepath.Base(path)) {
+		t.Errorf("the log does not name %s: %s", path, &log)
 	}
 }

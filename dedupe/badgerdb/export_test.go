@@ -1,5 +1,7 @@
 package badgerdb
 
+import "context"
+
 // FailNext makes the next commit fail with err before it is synced.
 func (db *DB) FailNext(err error) {
 	db.mu.Lock()
@@ -13,3 +15,7 @@ func (db *DB) Mute() {
 	defer db.mu.Unlock()
 	db.mute = true
 }
+
+
+// Scrub reads all tables once and returns how many are damaged.
+func (db *DB) Scrub(ctx context.Context) int { return db.scrub(ctx, 0) }

@@ -104,8 +104,8 @@ func openBadger(cfg *Config) (*badger.DB, error) {
 		WithValueThreshold(min(1<<20, cfg.MemTable*15/100)).
 		WithValueLogFileSize(64 << 20).
 		WithCompression(options.None).
-		WithChecksumVerificationMode(options.OnTableRead).
-		WithBlockCacheSize(0). // uncompressed blocks are read from the map
+		WithChecksumVerificationMode(options.NoVerification). // precheck has
+		WithBlockCacheSize(0).                                // uncompressed blocks are read from the map
 		WithIndexCacheSize(32 << 20).
 		WithCompactL0OnClose(false).
 		WithMetricsEnabled(false). // process-global counters

@@ -18,17 +18,17 @@ const (
 )
 
 // Run does the ledger's background work: it rebuilds the schedule, keeps the
-// high-water mark, watches the disk, reads back what memory did not hold, and
-// runs retention. It returns when ctx ends or the ledger fails.
+// high-water mark, watches the disk, reads back what memory did not hold, runs
+// retention, and reads its tables for damage. It returns when ctx ends or the ledger fails.
 func (db *DB) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 3)
-	for _, f := range []func(context.Context) error{db.runRebuild, db.runMarks, db.runUpkeep} {
+	done := make(chan error, 4)
+	for _, f := range []func(context.Context) error{db.runRebuild, db.runMarks, db.runUpkeep, db.runScrub} {
 		go func() { done <- f(ctx) }()
 	}
 	var errs []error
-	for range 3 {
+	for range 4 {
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 			cancel()

@@ -1,0 +1,45 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/dgraph-io/badger/v4/table"
+)
+
+const (
+	// scrubEvery is how often all tables are read again, and scrubPause how long
+	// the reading rests between two of them.
+	scrubEvery = 6 * time.Hour
+	scrubPause = time.Second
+)
+
+// runScrub reads every table again and again, so that a disk that loses bits
+// is noticed while a backup is young, not at the next start.
+func (db *DB) runScrub(ctx context.Context) error {
+	for {
+		if err := sleep(ctx, scrubEvery); err != nil {
+			return nil
+		}
+		db.scrub(ctx, scrubPause)
+	}
+}
+
+// scrub verifies every table and returns how many are damaged. Each is said in
+// the log and counted.
+func (db *DB) scrub(ctx context.Context, pause time.Duration) (bad int) {
+	for _, t := range db.kv.Tables() {
+		err := checkTable(table.NewFilename(t.ID, ledgerDir(db.cfg.Dir)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // compacted away meanwhile
+			bad++
+			db.metrics.damage.Inc()
+			db.log.Error("ledger file is damaged: stop, keep the directory as it is and restore a backup", "error", err)
+		}
+		if sleep(ctx, pause) != nil {
+			return bad
+		}
+	}
+	return bad
+}
