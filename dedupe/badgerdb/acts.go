@@ -336,7 +336,7 @@ func (db *DB) EventActs(_ context.Context, ref event.Ref) (map[uint64][]dedupe.L
 		}
 		batches := []uint64{p.batch}
 		err = eachAttempt(txn, db.attemptBuckets(p.class, ref), ref, func(r recorded) {
-			batches = append(batches, binary.BigEndian.Uint64(r.order[:]))
+			batches = append(batches, r.batch)
 		})
 		slices.Sort(batches)
 		for _, no := range slices.Compact(batches) {

@@ -192,8 +192,8 @@ func (c *check) one(key, val []byte) (batch uint64, fixed bool, err error) {
 	switch key[0] {
 	case kindAttempt:
 		c.report.Attempts++
-		_, batch, err = decodeAttempt(key, val)
-		return batch, true, err
+		a, err := decodeAttempt(key, val)
+		return a.batch, true, err
 	case kindActs:
 		n, batch, err := checkActs(key, val)
 		c.report.Acts += n

@@ -91,6 +91,14 @@ func (db *DB) class(n uint8) class { return (*db.classes.Load())[n] }
 func (c *class) metaT(ref event.Ref) uint32 { return uint32(int64(ref.Milli()) / c.meta) }
 func (c *class) bodyT(ref event.Ref) uint32 { return uint32(int64(ref.Milli()) / c.body) }
 
+func (c *class) auditT(ref event.Ref) uint32 { return uint32(int64(ref.Milli()) / c.audit) }
+
+// folds reports whether attempts of this class outlive their events: then the
+// attempt that closes a delivery at the first try stands for its state.
+func (c *class) folds() bool {
+	return c.keep.Audit == c.keep.Meta || c.keep.Audit.Milliseconds() >= c.keep.Meta.Milliseconds()+c.meta
+}
+
 // length is the bucket length of a kind in ms.
 func (c *class) length(kind byte) int64 {
 	switch kind {

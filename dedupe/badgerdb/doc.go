@@ -34,11 +34,12 @@
 //	e <C> <T> e <ref 16>                   event
 //	e <C> <T> c <ref 16>                   event carried from a dropped bucket because it was open
 //	e <C> <T> i <hash 16> <ref 16>         index: source and event ID to ref
-//	e <C> <T> s <ref 16> <target>          state of a delivery (absent: pending, never attempted)
+//	e <C> <T> s <ref 16> <target>          state of a delivery (absent: as its first attempt left it, or pending)
 //	e <C> <T> r <ref 16>                   tally of repeats and conflicts
 //	e <C> <T> f <target> 00 <ref 16>       dead delivery
 //	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref
-//	a <C> <T> <ref 16> <target> 00 <gen 2> <batch 8> <n 2>   attempt
+//	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4>                      attempt
+//	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4> <batch 8> <n 2>      attempt whose lease was lost
 //	u 0 <T> <writer 8> <index 8>           acts of one batch, the first of them with index; T as of heads
 //	c <ref 16>                             where a carried event and its body stand now
 //	n <kind> 00 <name>                     note

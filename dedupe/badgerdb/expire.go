@@ -320,7 +320,7 @@ func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
 		}
 	}
 	for _, name := range append(append([]string(nil), ev.Targets...), t.extra...) {
-		if _, err := x.move(stateKey(n, p.t, ev.Ref, name), stateKey(n, to, ev.Ref, name)); err != nil {
+		if err := x.carryState(ev, p, to, name); err != nil {
 			return err
 		}
 		dead, err := x.move(deadKey(n, p.t, name, ev.Ref), deadKey(n, to, name, ev.Ref))
@@ -332,6 +332,22 @@ func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
 		}
 	}
 	return nil
+}
+
+// carryState gives a carried delivery a record of its own, for its attempts
+// stay where they are.
+func (x *expiry) carryState(ev *event.Event, p place, to uint32, target string) error {
+	d, err := readState(x.txn, ev, p, target)
+	if err != nil {
+		return err
+	}
+	if d.State == event.Pending && d.Attempts == 0 && d.Generation == 0 && d.DueAt.Equal(d.OpenedAt) {
+		return nil // as every event implies it
+	}
+	key := stateKey(p.class.n, to, ev.Ref, target)
+	e := newEnc(48)
+	encodeState(e, &d)
+	return x.set(key, e.seal(key, 0))
 }
 
 // move writes what stands under one key under another, false when nothing

@@ -16,6 +16,5 @@ func (db *DB) Mute() {
 	db.mute = true
 }
 
-
 // Scrub reads all tables once and returns how many are damaged.
 func (db *DB) Scrub(ctx context.Context) int { return db.scrub(ctx, 0) }

@@ -49,8 +49,11 @@ func samples() map[string]record {
 	put("event", key, seal(key, func(e *enc) { encodeEvent(e, 9, &ev) }))
 	key = stateKey(1, 1239, ref, "billing")
 	put("state", key, seal(key, func(e *enc) { encodeState(e, &d) }))
-	key = attemptKey(1, 1239, attemptID{ref, "billing", 2, 9, 1})
-	put("attempt", key, seal(key, func(e *enc) { encodeAttempt(e, 9, &a) }))
+	rec := recorded{Attempt: a, batch: 9, n: 1, at: at.Add(time.Second)}
+	key = attemptKey(1, 1239, ref, "billing", 2, 5)
+	put("attempt", key, seal(key, func(e *enc) { encodeAttempt(e, &rec) }))
+	key = lateKey(attemptKey(1, 1239, ref, "billing", 2, 5), 9, 1)
+	put("late-attempt", key, seal(key, func(e *enc) { encodeAttempt(e, &rec) }))
 	var pack dedupe.ActPack
 	for _, a := range []dedupe.Act{dedupe.AcceptedAct(&ev), {Kind: dedupe.ActOperated, Outcome: "reload", By: dedupe.By{Actor: "ann", Reason: "because"}}} {
 		pack.Add(&a, at)
@@ -85,7 +88,7 @@ func TestFormatIsGolden(t *testing.T) {
 	got := samples()
 	if *update {
 		var b strings.Builder
-		for _, name := range []string{"acts", "attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "note", "state", "tally"} {
+		for _, name := range []string{"acts", "attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "late-attempt", "note", "state", "tally"} {
 			fmt.Fprintf(&b, "%s %x %x\n", name, got[name].key, got[name].val)
 		}
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
@@ -132,8 +135,11 @@ func TestFormatIsRead(t *testing.T) {
 	if n, batch, err := checkActs(s["acts"].key, s["acts"].val); err != nil || n != 2 || batch != 9 {
 		t.Errorf("acts: %d of batch %d, %v", n, batch, err)
 	}
-	if a, _, err := decodeAttempt(s["attempt"].key, s["attempt"].val); err != nil || a.Target != "billing" || a.Number != 5 || !a.Late {
-		t.Errorf("attempt: %+v %v", a, err)
+	for _, name := range []string{"attempt", "late-attempt"} {
+		a, err := decodeAttempt(s[name].key, s[name].val)
+		if err != nil || a.Target != "billing" || a.Generation != 2 || a.Number != 5 || !a.Late || a.batch != 9 || a.n != 1 || a.at.Sub(a.StartedAt) != time.Second {
+			t.Errorf("%s: %+v %v", name, a, err)
+		}
 	}
 	if d, err := decodeState(s["state"].key, s["state"].val, ref, "billing"); err != nil || d.Attempts != 5 || d.State != event.Dead || !d.NewKey {
 		t.Errorf("state: %+v %v", d, err)
@@ -180,7 +186,7 @@ func FuzzDecode(f *testing.F) {
 		val := e.seal(key, 0)
 		_, _, _ = decodeEvent(key, val, event.Ref{})
 		_, _ = decodeState(key, val, event.Ref{}, "t")
-		_, _, _ = decodeAttempt(key, val)
+		_, _ = decodeAttempt(key, val)
 		_, _ = decodeHead(key, val)
 		_, _ = decodeTally(key, val)
 		_, _ = decodeCarried(key, val)

@@ -80,31 +80,33 @@ func attemptPrefix(class uint8, t uint32, ref event.Ref) []byte {
 	return append(bucketPrefix(kindAttempt, class, t), ref[:]...)
 }
 
-type attemptID struct {
-	ref    event.Ref
-	target string
-	gen    uint16
-	batch  uint64
-	n      uint16
+// attemptKey names an attempt by target, generation and number, so that the
+// one attempt most deliveries need is found without a search.
+func attemptKey(class uint8, t uint32, ref event.Ref, target string, gen uint16, number uint32) []byte {
+	b := append(append(attemptPrefix(class, t, ref), target...), 0)
+	b = binary.BigEndian.AppendUint16(b, gen)
+	return binary.BigEndian.AppendUint32(b, number)
 }
 
-func attemptKey(class uint8, t uint32, id attemptID) []byte {
-	b := append(append(attemptPrefix(class, t, id.ref), id.target...), 0)
-	b = binary.BigEndian.AppendUint16(b, id.gen)
-	b = binary.BigEndian.AppendUint64(b, id.batch)
-	return binary.BigEndian.AppendUint16(b, id.n)
+// lateKey names an attempt whose lease was lost: its number may have been
+// given to another, so its place in the order of recording tells them apart.
+func lateKey(key []byte, batch uint64, n uint16) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(key, batch), n)
 }
 
 const bucketSize = 1 + 1 + 4 // kind, class, bucket number
 
 func parseAttemptKey(key []byte) (ref event.Ref, target string, gen uint16, ok bool) {
-	const tail = 1 + 2 + 8 + 2
-	if len(key) < bucketSize+16+tail {
+	const tail, late = 2 + 4, 8 + 2
+	if len(key) < bucketSize+16 {
 		return ref, "", 0, false
 	}
 	copy(ref[:], key[bucketSize:])
-	name := key[bucketSize+16 : len(key)-tail]
-	return ref, string(name), binary.BigEndian.Uint16(key[len(key)-tail+1:]), true
+	name, rest, _ := bytes.Cut(key[bucketSize+16:], []byte{0})
+	if len(rest) != tail && len(rest) != tail+late {
+		return ref, "", 0, false
+	}
+	return ref, string(name), binary.BigEndian.Uint16(rest), true
 }
 
 // refOf reads the ref of an event, carried, state or tally key.

@@ -1,10 +1,10 @@
 package badgerdb
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/dgraph-io/badger/v4"
@@ -258,18 +258,39 @@ func (db *DB) deliveries(txn *badger.Txn, ev *event.Event, p place, extra []stri
 	return out, nil
 }
 
-// readState reads one delivery; without a record it is pending and was never
-// attempted.
+// readState reads one delivery. Without a record of its own it stands as its
+// first attempt left it, or is pending and was never attempted.
 func readState(txn *badger.Txn, ev *event.Event, p place, target string) (event.Delivery, error) {
 	key := stateKey(p.class.n, p.t, ev.Ref, target)
 	val, err := get(txn, key)
 	if errors.Is(err, dedupe.ErrNotFound) {
-		return firstDelivery(ev.Ref, target), nil
+		return readFolded(txn, ev.Ref, p, target)
 	}
 	if err != nil {
 		return event.Delivery{}, err
 	}
 	return decodeState(key, val, ev.Ref, target)
+}
+
+// readFolded reads a delivery that has no record of its own.
+func readFolded(txn *badger.Txn, ref event.Ref, p place, target string) (event.Delivery, error) {
+	first := firstDelivery(ref, target)
+	if p.sub != subEvent || !p.class.folds() {
+		return first, nil
+	}
+	key := attemptKey(p.class.n, p.class.auditT(ref), ref, target, 0, 1)
+	val, err := get(txn, key)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return first, nil
+	}
+	if err != nil {
+		return first, err
+	}
+	a, err := decodeAttempt(key, val)
+	if err != nil || a.State.Open() {
+		return first, err
+	}
+	return a.delivery(), nil
 }
 
 // firstDelivery is the delivery that an accepted event implies.
@@ -301,19 +322,12 @@ func (db *DB) Attempts(_ context.Context, ref event.Ref) ([]event.Attempt, error
 		}
 		return eachAttempt(txn, db.attemptBuckets(p.class, ref), ref, func(r recorded) { found = append(found, r) })
 	})
-	sort.Slice(found, func(i, j int) bool { return bytes.Compare(found[i].order[:], found[j].order[:]) < 0 })
+	slices.SortFunc(found, func(a, b recorded) int { return a.before(&b) })
 	out := make([]event.Attempt, len(found))
 	for i := range found {
 		out[i] = found[i].Attempt
 	}
 	return out, err
-}
-
-// recorded is an attempt and its place in the order of recording: batch, and
-// number in the batch.
-type recorded struct {
-	event.Attempt
-	order [8 + 2]byte
 }
 
 type attemptPlace struct {
@@ -324,7 +338,7 @@ type attemptPlace struct {
 // attemptBuckets are the buckets in which an event's attempts may stand: its
 // own, or after that was dropped any later one.
 func (db *DB) attemptBuckets(c class, ref event.Ref) attemptPlace {
-	home := uint32(int64(ref.Milli()) / c.audit)
+	home := c.auditT(ref)
 	first := db.cuts.Load().of(kindAttempt, c.n)
 	if home >= first {
 		return attemptPlace{c.n, []uint32{home}}
@@ -346,8 +360,7 @@ func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(recorde
 			val, err := it.Item().ValueCopy(nil)
 			if err == nil {
 				var r recorded
-				if r.Attempt, _, err = decodeAttempt(key, val); err == nil {
-					copy(r.order[:], key[len(key)-len(r.order):])
+				if r, err = decodeAttempt(key, val); err == nil {
 					f(r)
 				}
 			}

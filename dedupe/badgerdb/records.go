@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -99,11 +100,27 @@ func decodeState(key, val []byte, ref event.Ref, target string) (event.Delivery,
 	return out, d.end(key)
 }
 
-func encodeAttempt(e *enc, batch uint64, a *event.Attempt) {
-	e.uint(batch)
+// recorded is an attempt, its place in the order of recording, and when that
+// was.
+type recorded struct {
+	event.Attempt
+	batch uint64
+	n     uint16    // in the batch
+	at    time.Time // ledger time
+}
+
+// before orders attempts as they were recorded.
+func (r *recorded) before(o *recorded) int {
+	return cmp.Or(cmp.Compare(r.batch, o.batch), cmp.Compare(r.n, o.n))
+}
+
+func encodeAttempt(e *enc, a *recorded) {
+	e.uint(a.batch)
+	e.uint(uint64(a.n))
 	e.uint(uint64(a.Number))
 	e.time(a.StartedAt)
 	e.int(int64(a.Duration))
+	e.int(int64(a.at.Sub(a.StartedAt)))
 	e.uint(uint64(a.Status))
 	e.str(string(a.Outcome))
 	e.str(a.Error)
@@ -113,21 +130,33 @@ func encodeAttempt(e *enc, batch uint64, a *event.Attempt) {
 	e.bool(a.Late)
 }
 
-func decodeAttempt(key, val []byte) (a event.Attempt, batch uint64, err error) {
+func decodeAttempt(key, val []byte) (a recorded, err error) {
 	payload, err := unseal(key, val)
 	if err != nil {
-		return a, 0, err
+		return a, err
 	}
 	ref, target, gen, ok := parseAttemptKey(key)
 	if !ok {
-		return a, 0, damaged(key, "malformed key")
+		return a, damaged(key, "malformed key")
 	}
 	d := &dec{b: payload}
-	batch = d.uint()
-	a = event.Attempt{Event: ref, Target: target, Generation: gen, Number: uint32(d.uint()), StartedAt: d.time(),
-		Duration: time.Duration(d.int()), Status: int(d.uint()), Outcome: event.Outcome(d.str()), Error: d.str(),
-		Response: d.bytes(), State: event.State(d.uint()), RetryIn: time.Duration(d.int()), Late: d.bool()}
-	return a, batch, d.end(key)
+	a = recorded{batch: d.uint(), n: uint16(d.uint())}
+	a.Attempt = event.Attempt{Event: ref, Target: target, Generation: gen, Number: uint32(d.uint()), StartedAt: d.time(),
+		Duration: time.Duration(d.int())}
+	a.at = a.StartedAt.Add(time.Duration(d.int()))
+	a.Status, a.Outcome, a.Error = int(d.uint()), event.Outcome(d.str()), d.str()
+	a.Response, a.State, a.RetryIn, a.Late = d.bytes(), event.State(d.uint()), time.Duration(d.int()), d.bool()
+	return a, d.end(key)
+}
+
+// delivery is the delivery that its first attempt closed.
+func (r *recorded) delivery() event.Delivery {
+	d := firstDelivery(r.Event, r.Target)
+	d.State, d.DueAt, d.UpdatedAt, d.Attempts = r.State, time.Time{}, r.at, 1
+	if d.LastStatus = r.Status; r.Outcome != event.Outcome2xx {
+		d.LastError = string(r.Outcome)
+	}
+	return d
 }
 
 func sealClaim(key []byte, c *dedupe.Claim) []byte {

@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"errors"
+	"time"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -29,7 +30,9 @@ func (c *commit) result(r *dedupe.Result) error {
 		}
 		return nil
 	}
-	late, err := c.attempt(at, r)
+	d := entry.Delivery(target)
+	fold := stands && c.folds(at, r, &entry)
+	late, err := c.attempt(at, r, d.Attempts+1)
 	if err != nil {
 		return err
 	}
@@ -37,14 +40,21 @@ func (c *commit) result(r *dedupe.Result) error {
 		c.recordResult(r, late)
 		return nil
 	}
-	d := entry.Delivery(target)
 	if r.Attempt.Outcome == "" { // what the last attempt said stays
 		if d, err = readState(c.txn, &event.Event{Ref: ref}, *at, target); err != nil {
 			return err
 		}
 	}
 	d = r.Settle(d, c.now)
-	if err := c.state(*at, &d); err != nil {
+	if d.Attempts == 0 && d.State.Open() && d.DueAt.UnixMilli() == d.OpenedAt.UnixMilli() {
+		d.DueAt = d.DueAt.Add(time.Millisecond) // see folds
+	}
+	if fold {
+		err = c.dead(*at, &d)
+	} else {
+		err = c.state(*at, &d)
+	}
+	if err != nil {
 		return err
 	}
 	c.recordResult(r, d.State)
@@ -54,13 +64,22 @@ func (c *commit) result(r *dedupe.Result) error {
 	return nil
 }
 
+// folds reports whether the attempt alone says how the delivery stands: it
+// closes one that has no state record yet. A delivery that was postponed has
+// one; its due time tells.
+func (c *commit) folds(at *place, r *dedupe.Result, e *dedupe.Entry) bool {
+	return !r.NoAttempt && !r.State.Open() && r.Attempt.Outcome != "" && r.Attempt.State == r.State &&
+		e.Generation == 0 && e.Attempts == 0 && e.Due == e.Opened &&
+		at.sub == subEvent && at.class.folds() && at.class.auditT(r.Lease.Delivery.Event) >= c.db.cuts.Load().of(kindAttempt, at.class.n)
+}
+
 // where is the place of an event's records, from its schedule entry where
 // that is enough. nil: there is none.
 func (c *commit) where(ref event.Ref, e dedupe.Entry, known bool) (*place, error) {
 	if known {
 		cl := c.db.class(e.Class)
 		if t := cl.metaT(ref); t >= c.db.cuts.Load().of(kindEvent, cl.n) {
-			return &place{class: cl, t: t}, nil
+			return &place{class: cl, t: t, sub: subEvent}, nil
 		}
 	}
 	_, p, err := c.db.find(c.txn, ref)
@@ -74,13 +93,14 @@ func (c *commit) where(ref event.Ref, e dedupe.Entry, known bool) (*place, error
 	return nil, err
 }
 
-// attempt writes the attempt and returns the delivery's state as it records
-// it.
-func (c *commit) attempt(at *place, r *dedupe.Result) (event.State, error) {
+// attempt writes the attempt, under its number, and returns the delivery's
+// state as it records it.
+func (c *commit) attempt(at *place, r *dedupe.Result, number uint32) (event.State, error) {
 	if r.NoAttempt {
 		return 0, nil
 	}
-	a := r.Attempt
+	a := recorded{Attempt: r.Attempt, batch: c.head.no, n: c.seq, at: c.now}
+	c.seq++
 	if a.Late = r.Late; a.Late {
 		var err error
 		if a.State, err = c.stateNow(at, a.Event, a.Target); err != nil {
@@ -88,11 +108,16 @@ func (c *commit) attempt(at *place, r *dedupe.Result) (event.State, error) {
 		}
 	}
 	cl := at.class
-	t := max(uint32(int64(a.Event.Milli())/cl.audit), c.db.cuts.Load().of(kindAttempt, cl.n))
-	key := attemptKey(cl.n, t, attemptID{a.Event, a.Target, a.Generation, c.head.no, c.seq})
-	c.seq++
+	t := max(cl.auditT(a.Event), c.db.cuts.Load().of(kindAttempt, cl.n))
+	if a.Late {
+		number = a.Number
+	}
+	key := attemptKey(cl.n, t, a.Event, a.Target, a.Generation, number)
+	if a.Late {
+		key = lateKey(key, a.batch, a.n)
+	}
 	e := newEnc(128 + len(a.Response))
-	encodeAttempt(e, c.head.no, &a)
+	encodeAttempt(e, &a)
 	val := e.seal(key, 0)
 	c.sum.add(key, val)
 	return a.State, c.set(key, val)
@@ -120,9 +145,14 @@ func (c *commit) state(at place, d *event.Delivery) error {
 	if err := c.set(key, e.seal(key, 0)); err != nil {
 		return err
 	}
+	return c.dead(at, d)
+}
+
+// dead enters a delivery into the list of the dead, if it is.
+func (c *commit) dead(at place, d *event.Delivery) error {
 	if d.State != event.Dead {
 		return nil
 	}
-	dead := deadKey(at.class.n, at.t, d.Target, d.Event)
-	return c.set(dead, newEnc(0).seal(dead, 0))
+	key := deadKey(at.class.n, at.t, d.Target, d.Event)
+	return c.set(key, newEnc(0).seal(key, 0))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -146,11 +147,13 @@ func carriedRefs(txn *badger.Txn) ([]event.Ref, error) {
 	return out, nil
 }
 
-// join walks the events of one bucket and their delivery states side by side.
+// join walks the events of one bucket, their delivery states and their
+// attempts side by side.
 type join struct {
-	class  class
-	events *badger.Iterator
-	states *badger.Iterator
+	class    class
+	events   *badger.Iterator
+	states   *badger.Iterator
+	attempts *badger.Iterator // nil where no attempt stands for a state
 }
 
 func newJoin(txn *badger.Txn, c class, t uint32, from event.Ref) *join {
@@ -161,12 +164,26 @@ func newJoin(txn *badger.Txn, c class, t uint32, from event.Ref) *join {
 		it.Seek(append(append([]byte(nil), opt.Prefix...), from[:]...))
 		return it
 	}
-	return &join{class: c, events: open(subEvent), states: open(subState)}
+	j := &join{class: c, events: open(subEvent), states: open(subState)}
+	if c.folds() {
+		opt := badger.DefaultIteratorOptions
+		opt.PrefetchValues = false // most are looked at by key only
+		opt.Prefix = []byte{kindAttempt, c.n}
+		j.attempts = txn.NewIterator(opt)
+		if start := event.NewRef(uint64(t)*uint64(c.meta), 0, 0); from.Compare(start) < 0 {
+			from = start
+		}
+		j.attempts.Seek(attemptPrefix(c.n, c.auditT(from), from))
+	}
+	return j
 }
 
 func (j *join) close() {
 	j.events.Close()
 	j.states.Close()
+	if j.attempts != nil {
+		j.attempts.Close()
+	}
 }
 
 func (j *join) run(ctx context.Context, last event.Ref, f func(openDelivery) error) error {
@@ -203,8 +220,14 @@ func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
 	if err != nil {
 		return err
 	}
+	var closed []string
+	if slices.ContainsFunc(ev.Targets, func(name string) bool { _, ok := states[name]; return !ok }) {
+		if closed, err = j.closedBy(ev.Ref); err != nil {
+			return err
+		}
+	}
 	for _, name := range ev.Targets {
-		if _, ok := states[name]; !ok {
+		if _, ok := states[name]; !ok && !slices.Contains(closed, name) {
 			if err := j.emit(firstDelivery(ev.Ref, name), f); err != nil {
 				return err
 			}
@@ -254,6 +277,59 @@ func (j *join) statesOf(ref event.Ref) (map[string]event.Delivery, error) {
 		out[d.Target] = d
 	}
 	return out, nil
+}
+
+// closedBy names the targets for which ref's first attempt closed the
+// delivery, the iterator standing at or before them.
+func (j *join) closedBy(ref event.Ref) (targets []string, err error) {
+	if j.attempts == nil {
+		return nil, nil
+	}
+	// Attempts of events whose deliveries all have a state were left out.
+	if at, ok := attemptRef(j.attempts); ok && at.Compare(ref) < 0 {
+		if j.attempts.Next(); j.attempts.Valid() {
+			if at, ok := attemptRef(j.attempts); !ok || at.Compare(ref) < 0 {
+				j.attempts.Seek(attemptPrefix(j.class.n, j.class.auditT(ref), ref))
+			}
+		}
+	}
+	for ; j.attempts.Valid(); j.attempts.Next() {
+		if at, ok := attemptRef(j.attempts); !ok || at != ref {
+			return targets, nil
+		}
+		key := j.attempts.Item().KeyCopy(nil)
+		_, target, gen, ok := parseAttemptKey(key)
+		if !ok {
+			return nil, damaged(key, "malformed key")
+		}
+		if gen != 0 || !bytes.Equal(key, attemptKey(j.class.n, bucketNumber(key), ref, target, 0, 1)) {
+			continue
+		}
+		val, err := j.attempts.Item().ValueCopy(nil)
+		if err != nil {
+			return nil, engineErr(key, err)
+		}
+		a, err := decodeAttempt(key, val)
+		if err != nil {
+			return nil, err
+		}
+		if !a.State.Open() {
+			targets = append(targets, target)
+		}
+	}
+	return targets, nil
+}
+
+func attemptRef(it *badger.Iterator) (ref event.Ref, ok bool) {
+	if !it.Valid() {
+		return ref, false
+	}
+	key := it.Item().Key()
+	if len(key) < bucketSize+16 {
+		return ref, false
+	}
+	copy(ref[:], key[bucketSize:])
+	return ref, true
 }
 
 // rebuild reads the open deliveries of earlier runs back into the schedule.

@@ -15,6 +15,7 @@ func retentionTests() []test {
 		{"bodies go first, then the rest", retentionOrder},
 		{"what is younger stays", retentionYounger},
 		{"a request's own retention", retentionOwn},
+		{"a delivery stays closed when its attempts go first", retentionAudit},
 		{"open events are carried, never dropped", retentionOpen},
 		{"an open element keeps the shared body", retentionShared},
 		{"a body that is gone is not replayed", retentionReplay},
@@ -321,4 +322,33 @@ func retentionDisk(f *fix) {
 		f.Errorf("%d bytes more than empty after the end of all, want at most %d", after-empty, f.h.DiskSlack)
 	}
 	f.newEvent("after", "after")
+}
+
+// retentionAudit holds that what is known of an attempt may go before the
+// event, at once or never, and the delivery is closed all the same.
+func retentionAudit(f *fix) {
+	const day, meta = 24 * time.Hour, 240 * time.Hour
+	for i, audit := range []time.Duration{time.Hour, day, meta - time.Hour, meta, meta + time.Hour, meta + day, 3 * meta} {
+		req := one(f.item(fmt.Sprint("evt_", i), "{}", billing, crm), "{}")
+		req.Retention = dedupe.Retention{Body: meta, Meta: meta, Audit: audit}
+		f.commit(req)
+		ref := req.Outcomes[0].Ref
+		f.settle(billing, event.Delivered)
+		f.settle(crm, event.Dead)
+		seen := func(when string) {
+			f.Helper()
+			equal(f, fmt.Sprint("billing, audit ", audit, ", ", when), f.delivery(ref, billing).State, event.Delivered)
+			equal(f, fmt.Sprint("crm, audit ", audit, ", ", when), f.delivery(ref, crm).State, event.Dead)
+			equal(f, "attempts counted", f.delivery(ref, crm).Attempts, 1)
+		}
+		seen("at first")
+		for range 9 {
+			f.clock.Advance(day)
+			f.expire()
+			seen("later")
+		}
+		f.reopen()
+		seen("after a restart")
+		equal(f, "leases", len(f.lease(billing, long)), 0)
+	}
 }
