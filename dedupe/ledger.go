@@ -29,16 +29,19 @@ type Batch struct {
 	Requests []*Request
 	Results  []*Result
 	Acts     []*Act // that follow from neither: refusals counted, operators' acts
+	Keys     []*KeyStep
 }
 
 // Committer applies batches. Calls are serial.
 type Committer interface {
 	// Commit decides and writes every request and applies every result in
 	// fsynced transactions, each request whole in one of them (bodies too
-	// large for that go ahead in transactions of their own). When it returns
-	// nil, all of it is durable and new deliveries are on the schedule, but
-	// for requests whose Err is set: nothing of those was written. An error is
-	// ErrFatal: the outcome is unknown and the engine takes no further batch.
+	// large for that go ahead in transactions of their own). Then it applies
+	// every key step in order: read the record, ask KeyStep.Apply, write what it
+	// says, in one transaction. When it returns nil, all of it is durable and
+	// new deliveries are on the schedule, but for requests and steps whose Err
+	// is set: nothing of those was written. An error is ErrFatal: the outcome is
+	// unknown and the engine takes no further batch.
 	Commit(ctx context.Context, b *Batch) error
 }
 
@@ -158,10 +161,26 @@ type Account interface {
 	Stats(ctx context.Context) (Stats, error)
 }
 
+// KeyBook is the reading side of the keys of synchronous routes. Keys are read
+// as they stand now: one whose lease has ended is unknown.
+type KeyBook interface {
+	// SyncKey is ErrNotFound for a key that is not there or has expired, and
+	// ErrDamaged for one that can't be read: never absent for that.
+	SyncKey(ctx context.Context, k Key) (SyncKey, error)
+	// SyncChunk is one chunk of a stored answer that has chunks. One that is
+	// missing is ErrDamaged.
+	SyncChunk(ctx context.Context, k *SyncKey, chunk int) ([]byte, error)
+	// SyncKeys lists keys, in an order of the engine's own that is stable
+	// between pages. With f.Open it looks at no others and is one whole page,
+	// earliest claim first.
+	SyncKeys(ctx context.Context, f KeyFilter, cursor string, limit int) (Page[SyncKey], error)
+}
+
 // Stats is a snapshot for status, metrics and health.
 type Stats struct {
 	Targets    map[string]TargetStats `json:"targets"`
 	Claims     map[string]int64       `json:"claims,omitempty"`
+	Keys       KeyStats               `json:"keys"`   // of synchronous routes
 	Events     uint64                 `json:"events"` // accepted since the ledger was made
 	LastRef    event.Ref              `json:"last_ref"`
 	Batches    uint64                 `json:"batches"` // dense number of the last batch
@@ -218,6 +237,7 @@ type Expired struct {
 	Bytes   int64 `json:"bytes"`   // disk returned, by allocated blocks; an estimate while compaction runs
 	Carried int   `json:"carried"` // events kept back because a delivery is open
 	Claims  int   `json:"claims"`  // claims rewritten because their event is open
+	Keys    int   `json:"keys"`    // expired keys of synchronous routes that were dropped
 	Held    bool  `json:"held"`    // nothing was dropped: the clock is held
 }
 
@@ -235,6 +255,7 @@ type CheckReport struct {
 	Attempts uint64  `json:"attempts"`
 	Claims   uint64  `json:"claims"`
 	Acts     uint64  `json:"acts"`
+	Keys     uint64  `json:"keys"` // of synchronous routes
 	Faults   []Fault `json:"faults"`
 }
 
@@ -253,7 +274,8 @@ type Upkeep interface {
 	Backup(ctx context.Context, w io.Writer) error
 	// Health is nil while the ledger takes events.
 	Health(ctx context.Context) error
-	// Close flushes and releases the ledger. Leases end with it.
+	// Close flushes and releases the ledger. Leases end with it; those of keys
+	// at the latest when their time is over.
 	Close() error
 }
 
@@ -264,5 +286,6 @@ type Ledger interface {
 	Account
 	Acts
 	Notebook
+	KeyBook
 	Upkeep
 }

@@ -11,6 +11,7 @@ type metrics struct {
 	commit prometheus.Histogram
 	items  prometheus.Histogram
 	errors *prometheus.CounterVec
+	keys   *prometheus.CounterVec
 }
 
 // newMetrics makes the instruments and registers them; a nil registerer keeps
@@ -24,13 +25,17 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 		}),
 		items: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "onceward_store_batch_items",
-			Help:    "Events and attempt results written in one batch.",
+			Help:    "Events, attempt results and key steps written in one batch.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onceward_store_errors_total",
 			Help: "Calls the store refused or failed, by operation and kind.",
 		}, []string{"op", "kind"}),
+		keys: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onceward_sync_keys_total",
+			Help: "What happened to the keys of synchronous routes, by moment.",
+		}, []string{"source", "moment"}),
 	}
 	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "invalid"} {
 		m.errors.WithLabelValues(opAccept, kind)
@@ -38,6 +43,9 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 	for _, kind := range [...]string{"overloaded", "closed", "fatal"} {
 		m.errors.WithLabelValues(opFinish, kind)
 		m.errors.WithLabelValues(opRecord, kind)
+	}
+	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "invalid"} {
+		m.errors.WithLabelValues(opStep, kind)
 	}
 	m.errors.WithLabelValues(opCommit, "fatal")
 	if reg == nil {
@@ -48,7 +56,7 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 		Help: "Requests waiting to be written.",
 	}, depth)
 	var errs []error
-	for _, c := range [...]prometheus.Collector{m.commit, m.items, m.errors, queue} {
+	for _, c := range [...]prometheus.Collector{m.commit, m.items, m.errors, m.keys, queue} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -60,6 +68,7 @@ const (
 	opFinish = "finish"
 	opRecord = "record"
 	opCommit = "commit"
+	opStep   = "step"
 )
 
 // count records err, if it is one, and returns it.
@@ -86,4 +95,72 @@ func kindOf(err error) string {
 		return "overloaded"
 	}
 	return "invalid"
+}
+
+// The moments of onceward_sync_keys_total beside those of a key's life.
+const (
+	momentReplayed = "replayed"
+	momentMismatch = "mismatch"
+	momentExpired  = "expired"
+	momentRetry    = "retry"
+)
+
+// CountKeys makes the counters of a source's keys visible at 0.
+func (w *Writer) CountKeys(source string) {
+	for i := range moments {
+		if i > 0 {
+			w.metrics.keys.WithLabelValues(source, moments[i])
+		}
+	}
+	for _, m := range [...]string{momentReplayed, momentMismatch, momentExpired, momentRetry} {
+		w.metrics.keys.WithLabelValues(source, m)
+	}
+}
+
+// step counts what a durable step meant for its key. Sources are names of the
+// configuration.
+func (m *metrics) step(s *KeyStep) {
+	if s.Verdict == 0 || s.Record.Source == "" {
+		return
+	}
+	count := func(moment string, n uint64) { m.keys.WithLabelValues(s.Record.Source, moment).Add(float64(n)) }
+	switch s.Verdict {
+	case KeyMismatch:
+		count(momentMismatch, 1)
+	case KeyClaimed:
+		count(MomentClaimed.String(), 1)
+		if s.Expired {
+			count(momentExpired, 1)
+		}
+		if s.lapse {
+			count(MomentUnknown.String(), 1)
+		}
+	case KeyStuck:
+		if s.lapse {
+			count(MomentUnknown.String(), 1)
+		}
+	case KeyDone:
+		m.done(s, count)
+	}
+}
+
+// done counts a step that was applied.
+func (m *metrics) done(s *KeyStep, count func(string, uint64)) {
+	if !s.ForwardedAt.IsZero() {
+		count(MomentForwarded.String(), 1)
+	}
+	switch s.Kind {
+	case StepAnswer:
+		count(MomentAnswered.String(), 1)
+	case StepRelease:
+		count(MomentReleased.String(), 1)
+	case StepUnknown:
+		count(MomentUnknown.String(), 1)
+	case StepSettle:
+		count(MomentSettled.String(), 1)
+	case StepRetry:
+		count(momentRetry, 1)
+	case StepReplayed:
+		count(momentReplayed, s.Replays)
+	}
 }

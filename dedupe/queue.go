@@ -8,6 +8,7 @@ type waiter struct {
 	req      *Request
 	results  []*Result
 	acts     []*Act
+	keys     []*KeyStep
 	items    int
 	bytes    int64     // counted towards a batch
 	body     int64     // counted towards the queue

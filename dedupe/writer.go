@@ -24,7 +24,7 @@ type WriterConfig struct {
 	Ledger     Committer
 	Queue      int   // requests that may wait; 0 = DefaultQueue
 	QueueBytes int64 // bytes of bodies that may wait; 0 = DefaultQueueBytes
-	MaxItems   int   // events and results of one batch; 0 = DefaultMaxItems
+	MaxItems   int   // events, results and key steps of one batch; 0 = DefaultMaxItems
 	MaxBytes   int64 // bytes of one batch, bodies included; 0 = DefaultMaxBytes
 	Log        *slog.Logger
 	// Now is the clock by which the deadlines of callers are judged, not the
@@ -46,6 +46,7 @@ type Writer struct {
 	mu       sync.Mutex
 	requests waitList
 	results  waitList
+	keys     waitList
 	closed   error // what later callers get; nil while the writer takes work
 
 	// wake holds a value when there may be work.
@@ -189,6 +190,9 @@ func (w *Writer) enqueue(l *waitList, q *waiter) error {
 	case w.closed != nil:
 		w.mu.Unlock()
 		return w.closed
+	case l == &w.keys && q.claims() && l.len >= w.cfg.Queue:
+		w.mu.Unlock()
+		return ErrOverloaded
 	case q.req != nil && (l.len >= w.cfg.Queue || l.len > 0 && l.body+q.body > w.cfg.QueueBytes):
 		w.mu.Unlock()
 		return ErrOverloaded // bounded on purpose: the provider will come back
@@ -219,9 +223,10 @@ type flight struct {
 	batch    Batch
 	requests []*waiter
 	results  []*waiter
+	keys     []*waiter
 	late     []*waiter
 	items    int
-	turn     bool // requests had the first pick
+	turn     int // which queue had the first pick
 }
 
 // Run writes until ctx ends, then writes what still waits and returns nil.
@@ -267,29 +272,45 @@ func (w *Writer) close(err error) {
 	w.mu.Unlock()
 }
 
-// next fills f with what waits, false when nothing does. Requests and results
-// take turns at the first pick, so that neither starves the other; the second
-// gets what room is left.
+// next fills f with what waits, false when nothing does. The queues take
+// turns at the first pick, so that none starves another; the others get what
+// room is left.
 func (w *Writer) next(f *flight) bool {
 	now := w.cfg.Now()
 	rest := budget{items: w.cfg.MaxItems, bytes: w.cfg.MaxBytes}
-	f.requests, f.results, f.late, f.items = f.requests[:0], f.results[:0], f.late[:0], 0
-	f.turn = !f.turn
+	f.requests, f.results, f.keys, f.late, f.items = f.requests[:0], f.results[:0], f.keys[:0], f.late[:0], 0
+	queues := [...]struct {
+		list *waitList
+		to   *[]*waiter
+	}{{&w.keys, &f.keys}, {&w.requests, &f.requests}, {&w.results, &f.results}}
 	w.mu.Lock()
-	if f.turn {
-		f.requests, f.late = w.requests.take(&rest, now, true, f.requests, f.late)
-		f.results, f.late = w.results.take(&rest, now, len(f.requests) == 0, f.results, f.late)
-	} else {
-		f.results, f.late = w.results.take(&rest, now, true, f.results, f.late)
-		f.requests, f.late = w.requests.take(&rest, now, len(f.results) == 0, f.requests, f.late)
+	first := -1
+	for i := range queues {
+		at := (f.turn + 1 + i) % len(queues)
+		q := queues[at]
+		if q.list.len == 0 {
+			continue
+		}
+		if first < 0 {
+			first = at
+		}
+		none := len(f.requests)+len(f.results)+len(f.keys) == 0
+		*q.to, f.late = q.list.take(&rest, now, none, *q.to, f.late)
 	}
 	w.mu.Unlock()
+	f.turn = max(first, 0)
+	f.fill()
+	return f.items > 0 || len(f.late) > 0
+}
 
+// fill puts what was taken into the batch.
+func (f *flight) fill() {
 	b := &f.batch
 	clear(b.Requests)
 	clear(b.Results)
 	clear(b.Acts)
-	b.Requests, b.Results, b.Acts = b.Requests[:0], b.Results[:0], b.Acts[:0]
+	clear(b.Keys)
+	b.Requests, b.Results, b.Acts, b.Keys = b.Requests[:0], b.Results[:0], b.Acts[:0], b.Keys[:0]
 	for _, q := range f.requests {
 		b.Requests = append(b.Requests, q.req)
 		f.items += q.items
@@ -299,7 +320,10 @@ func (w *Writer) next(f *flight) bool {
 		b.Acts = append(b.Acts, q.acts...)
 		f.items += q.items
 	}
-	return f.items > 0 || len(f.late) > 0
+	for _, q := range f.keys {
+		b.Keys = append(b.Keys, q.keys...)
+		f.items += q.items
+	}
 }
 
 // write commits f and wakes its callers.
@@ -323,6 +347,7 @@ func (w *Writer) write(ctx context.Context, f *flight) error {
 		answer(q, q.req.Err) // the ledger may have refused one alone
 	}
 	answerAll(f.results, nil)
+	w.answerKeys(f)
 	return nil
 }
 
@@ -336,9 +361,10 @@ func (w *Writer) fail(f *flight, err error) error {
 	w.close(err)
 	answerAll(f.requests, err)
 	answerAll(f.results, err)
+	answerAll(f.keys, err)
 	w.mu.Lock()
 	var waiting []*waiter
-	for _, l := range [...]*waitList{&w.requests, &w.results} {
+	for _, l := range [...]*waitList{&w.requests, &w.results, &w.keys} {
 		for q := l.head; q != nil; q = l.head {
 			l.remove(q)
 			waiting = append(waiting, q)

@@ -65,6 +65,8 @@ type disk struct {
 	Pruned   map[event.Ref]bool
 	Acts     map[uint64]*actLog        // by writer
 	Notes    map[[2]string]dedupe.Note // by kind and name
+	Keys     map[dedupe.Key]dedupe.SyncKey
+	Chunks   map[chunkID][]byte
 }
 
 // record is an event and everything known of it.
@@ -109,6 +111,7 @@ func NewMemory(cfg Config) *Memory {
 		Writer: cfg.Writer & (1<<event.WriterBits - 1),
 		Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}, Acts: map[uint64]*actLog{},
 		Notes: map[[2]string]dedupe.Note{},
+		Keys:  map[dedupe.Key]dedupe.SyncKey{}, Chunks: map[chunkID][]byte{},
 	})
 }
 
@@ -124,6 +127,7 @@ func (m *Memory) Reopen() *Memory {
 
 func openMemory(cfg Config, d *disk) *Memory {
 	m := &Memory{cfg: cfg, disk: d, sealed: map[uint64]uint64{}}
+	d.endLeases()
 	m.clock = newClock(cfg.Now, d.Mark)
 	m.schedule = dedupe.NewSchedule(m.clock.now, 0)
 	if start := m.clock.now(); !d.Mark.IsZero() && start.Sub(d.Mark) > clockLead {

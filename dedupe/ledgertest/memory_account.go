@@ -185,6 +185,7 @@ func (m *Memory) Stats(context.Context) (dedupe.Stats, error) {
 	}
 	return dedupe.Stats{
 		Targets: m.targetStats(), Events: m.disk.Accepted, LastRef: m.disk.Last, Batches: m.disk.Batches,
+		Keys:      m.keyStats(m.clock.now()),
 		SizeBytes: m.size(), ReadOnly: m.diskLow || m.fatal != nil, ClockHold: m.held(),
 	}, nil
 }

@@ -42,6 +42,12 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 	for _, a := range b.Acts {
 		m.act(*a, now)
 	}
+	for _, s := range b.Keys {
+		if err := m.step(s, now); err != nil {
+			m.fatal = err
+			return err
+		}
+	}
 	m.disk.Batches++
 	m.disk.Mark = now
 	return nil

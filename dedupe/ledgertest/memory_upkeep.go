@@ -130,6 +130,7 @@ func (m *Memory) Expire(context.Context) (dedupe.Expired, error) {
 	now, size := m.clock.now(), m.size()
 	m.expireClaims(now, &out)
 	m.expireActs()
+	m.expireKeys(now, &out)
 	kept := m.disk.Records[:0:0]
 	for _, r := range m.disk.Records {
 		age := now.Sub(r.Kept)
@@ -184,6 +185,7 @@ func (m *Memory) Check(context.Context) (dedupe.CheckReport, error) {
 	rep := dedupe.CheckReport{
 		Heads: m.disk.Batches, Events: uint64(len(m.disk.Records)), Claims: uint64(len(m.disk.Claims)),
 	}
+	m.checkKeys(&rep)
 	for _, r := range m.disk.Records {
 		rep.Attempts += uint64(len(r.Attempts))
 		if r.BodyGone {
@@ -227,7 +229,7 @@ func (m *Memory) Backup(_ context.Context, w io.Writer) error {
 // valid; new ones carry a new writer ID.
 func RestoreMemory(cfg Config, r io.Reader) (*Memory, error) {
 	d := &disk{Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}, Acts: map[uint64]*actLog{},
-		Notes: map[[2]string]dedupe.Note{}}
+		Notes: map[[2]string]dedupe.Note{}, Keys: map[dedupe.Key]dedupe.SyncKey{}, Chunks: map[chunkID][]byte{}}
 	if err := gob.NewDecoder(r).Decode(d); err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)
 	}
