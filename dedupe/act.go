@@ -26,10 +26,11 @@ const (
 	ActSettled                        // an operator said how something of unknown outcome ended
 	ActConfigured                     // a configuration was put into effect, or was not
 	ActOperated                       // whatever else an operator did, or tried to
+	ActKeyed                          // a moment in the life of a key of a synchronous route
 )
 
 var actNames = [...]string{"", "accepted", "repeated", "conflicting", "refused", "attempted", "delivered", "dead", "replayed",
-	"cancelled", "settled", "configured", "operated"}
+	"cancelled", "settled", "configured", "operated", "keyed"}
 
 // String is the kind's public name.
 func (k ActKind) String() string {
@@ -53,6 +54,14 @@ func ParseActKind(s string) (ActKind, error) {
 type By struct {
 	Actor  string // name of a token, or of a part of the gateway; never a credential
 	Reason string // in the actor's words
+}
+
+// String is the actor and the reason, "" when there is neither.
+func (b By) String() string {
+	if b.Actor == "" || b.Reason == "" {
+		return b.Actor + b.Reason
+	}
+	return b.Actor + ": " + b.Reason
 }
 
 // Act is one record of the account: something that happened, written in the
@@ -115,8 +124,8 @@ type ActLog struct {
 
 // Acts is the account's side of a ledger: every act of every writer, in order.
 // An engine writes the acts of requests and results by itself (see AcceptedAct,
-// SeenAct, Result.Act, ReplayedAct, CancelledAct) and those of Batch.Acts as
-// they are, in this order: requests, results, others.
+// SeenAct, Result.Act, ReplayedAct, CancelledAct, KeyStep.Acts) and those of
+// Batch.Acts as they are, in this order: requests, results, others, keys.
 type Acts interface {
 	// ActLogs lists the writers that ever wrote here and of whom an act is kept,
 	// and this ledger itself.

@@ -14,13 +14,13 @@ type StepKind uint8
 // The acts.
 const (
 	StepClaim    StepKind = iota + 1 // the right to forward, or what stands in its way
-	StepSpool                      // one chunk of an answer that is still arriving
-	StepAnswer                     // the answer is complete
-	StepRelease                    // the request was not executed
-	StepUnknown                    // nobody knows whether it was
-	StepSettle                     // an operator says that it was
-	StepRetry                      // an operator says that it was not
-	StepReplayed                   // the stored answer was given again
+	StepSpool                        // one chunk of an answer that is still arriving
+	StepAnswer                       // the answer is complete
+	StepRelease                      // the request was not executed
+	StepUnknown                      // nobody knows whether it was
+	StepSettle                       // an operator says that it was
+	StepRetry                        // an operator says that it was not
+	StepReplayed                     // the stored answer was given again
 )
 
 // KeyVerdict is what the ledger made of a step.
@@ -65,9 +65,8 @@ type KeyStep struct {
 	Data  []byte // StepSpool: its bytes
 
 	Answer *KeyAnswer // StepAnswer, StepSettle; Body nil and Length over MaxInline: it was spooled
-	// Detail is a class for StepRelease and StepUnknown, and who did it and why
-	// for StepSettle and StepRetry.
-	Detail string
+	Detail string     // StepRelease, StepUnknown: a class
+	By     By         // StepSettle, StepRetry: who says so, and why
 	// ForwardedAt is when the request went out, by the wall clock; zero when it
 	// did not.
 	ForwardedAt time.Time
@@ -186,14 +185,15 @@ func (s *KeyStep) claim(k SyncKey, found bool, now time.Time) (write bool) {
 	return true
 }
 
-// take makes Record the claim's.
+// take makes Record the claim's. Tokens follow the ledger's clock, so that none
+// comes again even when the record of its key was dropped meanwhile.
 func (s *KeyStep) take(found bool, now time.Time) {
 	k, c := &s.Record, s.Claim
 	fresh := !found || s.Expired
 	was := *k
 	*k = SyncKey{
 		Key: s.Key, Source: c.Source, Caller: c.Caller, ID: c.ID, Target: c.Target, Downstream: c.Downstream, Print: c.Print,
-		State: KeyInFlight, Token: was.Token + 1, Until: now.Add(c.Lease), Window: c.Window,
+		State: KeyInFlight, Token: max(was.Token+1, uint64(now.UnixMilli())), Until: now.Add(c.Lease), Window: c.Window,
 		ClaimedAt: now, UpdatedAt: now, Expires: now.Add(c.Window),
 	}
 	if !fresh {
@@ -243,12 +243,12 @@ func (s *KeyStep) conclude(k *SyncKey, now time.Time) (write bool) {
 	case StepSettle:
 		k.Token++
 		k.State, k.Until, k.Answer = KeySettled, time.Time{}, *s.Answer
-		k.note(now, MomentSettled, s.Detail)
+		k.note(now, MomentSettled, s.By.String())
 		s.renew(k, now)
 	case StepRetry:
 		k.Token++
 		k.State, k.Until = KeyReleased, time.Time{}
-		k.note(now, MomentSettled, s.Detail)
+		k.note(now, MomentSettled, s.By.String())
 		k.note(now, MomentReleased, "retry")
 		s.renew(k, now)
 	}

@@ -12,6 +12,9 @@ import (
 
 var keyStart = time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
 
+// firstToken is what a claim at keyStart gets.
+var firstToken = uint64(keyStart.UnixMilli())
+
 // books is the one record a step machine is tried on.
 type books struct {
 	rec   dedupe.SyncKey
@@ -75,35 +78,35 @@ var keyPlaces = []struct {
 	{"lapsed", func(t *testing.T, b *books) { b.apply(t, claimStep(printOne, false)); b.now = b.now.Add(time.Minute) }},
 	{"answered", func(t *testing.T, b *books) {
 		b.apply(t, claimStep(printOne, false))
-		b.apply(t, concludeStep(dedupe.StepAnswer, 1))
+		b.apply(t, concludeStep(dedupe.StepAnswer, firstToken))
 	}},
 	{"released", func(t *testing.T, b *books) {
 		b.apply(t, claimStep(printOne, false))
-		b.apply(t, concludeStep(dedupe.StepRelease, 1))
+		b.apply(t, concludeStep(dedupe.StepRelease, firstToken))
 	}},
 	{"unknown", func(t *testing.T, b *books) {
 		b.apply(t, claimStep(printOne, false))
-		b.apply(t, concludeStep(dedupe.StepUnknown, 1))
+		b.apply(t, concludeStep(dedupe.StepUnknown, firstToken))
 	}},
 	{"settled", func(t *testing.T, b *books) {
 		b.apply(t, claimStep(printOne, false))
-		b.apply(t, concludeStep(dedupe.StepUnknown, 1))
-		b.apply(t, concludeStep(dedupe.StepSettle, 1))
+		b.apply(t, concludeStep(dedupe.StepUnknown, firstToken))
+		b.apply(t, concludeStep(dedupe.StepSettle, firstToken))
 	}},
 	{"expired", func(t *testing.T, b *books) {
 		b.apply(t, claimStep(printOne, false))
-		b.apply(t, concludeStep(dedupe.StepAnswer, 1))
+		b.apply(t, concludeStep(dedupe.StepAnswer, firstToken))
 		b.now = b.now.Add(time.Hour)
 	}},
 	{"unknown past its window", func(t *testing.T, b *books) {
 		b.apply(t, claimStep(printOne, false))
-		b.apply(t, concludeStep(dedupe.StepUnknown, 1))
+		b.apply(t, concludeStep(dedupe.StepUnknown, firstToken))
 		b.now = b.now.Add(2 * time.Hour)
 	}},
 }
 
 // TestKeyTransitions holds every step in every state against one table:
-// verdict, state after it (0: not written), token after it.
+// verdict, state after it (0: not written), whether its token is the first.
 func TestKeyTransitions(t *testing.T) {
 	const (
 		claimed, replay, busy, mismatch = dedupe.KeyClaimed, dedupe.KeyReplay, dedupe.KeyBusy, dedupe.KeyMismatch
@@ -114,7 +117,7 @@ func TestKeyTransitions(t *testing.T) {
 	type cell struct {
 		verdict dedupe.KeyVerdict
 		state   dedupe.KeyState // 0: nothing is written
-		token   uint64
+		token   int             // 1: the first claim's, 2: a later one
 	}
 	no := cell{verdict: stale}
 	steps := []struct {
@@ -131,21 +134,21 @@ func TestKeyTransitions(t *testing.T) {
 		{"claim, other request", claimStep(printTwo, true), [9]cell{
 			{claimed, flight, 1}, {mismatch, 0, 0}, {mismatch, 0, 0}, {mismatch, 0, 0}, {claimed, flight, 2},
 			{mismatch, 0, 0}, {mismatch, 0, 0}, {claimed, flight, 2}, {mismatch, 0, 0}}},
-		{"spool", concludeStep(dedupe.StepSpool, 1), [9]cell{
+		{"spool", concludeStep(dedupe.StepSpool, firstToken), [9]cell{
 			no, {done, 0, 0}, {done, 0, 0}, no, no, {done, 0, 0}, no, no, no}},
-		{"answer", concludeStep(dedupe.StepAnswer, 1), [9]cell{
+		{"answer", concludeStep(dedupe.StepAnswer, firstToken), [9]cell{
 			no, {done, answered, 1}, {done, answered, 1}, no, no, {done, answered, 1}, no, no, no}},
 		{"answer, fenced", concludeStep(dedupe.StepAnswer, 7), [9]cell{no, no, no, no, no, no, no, no, no}},
-		{"release", concludeStep(dedupe.StepRelease, 1), [9]cell{
+		{"release", concludeStep(dedupe.StepRelease, firstToken), [9]cell{
 			no, {done, released, 1}, {done, released, 1}, no, no, {done, released, 1}, no, no, no}},
 		{"release, fenced", concludeStep(dedupe.StepRelease, 7), [9]cell{no, no, no, no, no, no, no, no, no}},
-		{"unknown", concludeStep(dedupe.StepUnknown, 1), [9]cell{
+		{"unknown", concludeStep(dedupe.StepUnknown, firstToken), [9]cell{
 			no, {done, unknown, 1}, {done, unknown, 1}, no, no, {done, unknown, 1}, no, no, no}},
 		{"unknown, fenced", concludeStep(dedupe.StepUnknown, 7), [9]cell{no, no, no, no, no, no, no, no, no}},
 		{"settle", concludeStep(dedupe.StepSettle, 0), [9]cell{
 			no, no, {done, settled, 2}, no, no, {done, settled, 2}, no, no, {done, settled, 2}}},
 		{"settle, seen otherwise", concludeStep(dedupe.StepSettle, 7), [9]cell{no, no, no, no, no, no, no, no, no}},
-		{"retry", concludeStep(dedupe.StepRetry, 1), [9]cell{
+		{"retry", concludeStep(dedupe.StepRetry, firstToken), [9]cell{
 			no, no, {done, released, 2}, no, no, {done, released, 2}, no, no, {done, released, 2}}},
 		{"retry, seen otherwise", concludeStep(dedupe.StepRetry, 7), [9]cell{no, no, no, no, no, no, no, no, no}},
 		{"replayed", concludeStep(dedupe.StepReplayed, 0), [9]cell{
@@ -165,8 +168,8 @@ func TestKeyTransitions(t *testing.T) {
 				if s.Verdict != want.verdict || write != (want.state != 0) {
 					t.Fatalf("verdict %d, written %v; want %d, %v", s.Verdict, write, want.verdict, want.state != 0)
 				}
-				if write && (s.Record.State != want.state || s.Record.Token != want.token) {
-					t.Errorf("%s with token %d, want %s with %d", s.Record.State, s.Record.Token, want.state, want.token)
+				if write && (s.Record.State != want.state || (s.Record.Token > firstToken) != (want.token == 2) || s.Record.Token < firstToken) {
+					t.Errorf("%s with token %d, want %s with token number %d", s.Record.State, s.Record.Token, want.state, want.token)
 				}
 				again := tt.step // an engine may run it again
 				if w, err := again.Apply(b.now, b.find); err != nil || w != write || fmt.Sprint(again.Record) != fmt.Sprint(s.Record) {
@@ -189,13 +192,13 @@ func TestKeyExpiry(t *testing.T) {
 	}
 	b = &books{now: keyStart}
 	b.apply(t, claimStep(printOne, false))
-	b.apply(t, concludeStep(dedupe.StepUnknown, 1))
+	b.apply(t, concludeStep(dedupe.StepUnknown, firstToken))
 	b.now = b.now.Add(48 * time.Hour)
-	s := b.apply(t, concludeStep(dedupe.StepSettle, 1))
+	s := b.apply(t, concludeStep(dedupe.StepSettle, firstToken))
 	if want := b.now.Add(time.Hour); !s.Record.Expires.Equal(want) {
 		t.Errorf("settled late: expires %v, want %v", s.Record.Expires, want)
 	}
-	if late := b.apply(t, concludeStep(dedupe.StepAnswer, 1)); late.Verdict != dedupe.KeyStale {
+	if late := b.apply(t, concludeStep(dedupe.StepAnswer, firstToken)); late.Verdict != dedupe.KeyStale {
 		t.Errorf("an answer after the settlement = %d, want stale", late.Verdict)
 	}
 }
@@ -203,7 +206,7 @@ func TestKeyExpiry(t *testing.T) {
 func TestKeyFormerNames(t *testing.T) {
 	b := &books{now: keyStart}
 	b.apply(t, claimStep(printOne, false))
-	b.apply(t, concludeStep(dedupe.StepAnswer, 1))
+	b.apply(t, concludeStep(dedupe.StepAnswer, firstToken))
 	s := claimStep(printOne, false)
 	c := *s.Claim
 	c.Source, c.Downstream, c.Former = "payments", "payments:shop:k1", []dedupe.Key{keyName}
@@ -222,7 +225,7 @@ func TestKeyFormerNames(t *testing.T) {
 func TestKeyKeepsDownstream(t *testing.T) {
 	b := &books{now: keyStart}
 	b.apply(t, claimStep(printOne, true))
-	b.apply(t, concludeStep(dedupe.StepUnknown, 1))
+	b.apply(t, concludeStep(dedupe.StepUnknown, firstToken))
 	s := claimStep(printOne, true)
 	c := *s.Claim
 	c.Downstream = "another template"
@@ -230,7 +233,7 @@ func TestKeyKeepsDownstream(t *testing.T) {
 	if got := b.apply(t, s); got.Record.Downstream != "pay:shop:k1" || got.Renewed != dedupe.KeyUnknown {
 		t.Errorf("tried again as %q, renewed %s", got.Record.Downstream, got.Renewed)
 	}
-	b.apply(t, concludeStep(dedupe.StepRelease, 2))
+	b.apply(t, concludeStep(dedupe.StepRelease, b.rec.Token))
 	if got := b.apply(t, s); got.Record.Downstream != "another template" {
 		t.Errorf("a free key goes out as %q", got.Record.Downstream)
 	}
@@ -238,9 +241,9 @@ func TestKeyKeepsDownstream(t *testing.T) {
 
 func TestKeyLifeIsBounded(t *testing.T) {
 	b := &books{now: keyStart}
-	for i := range uint64(100) {
+	for i := range 100 {
 		b.apply(t, claimStep(printOne, false))
-		s := concludeStep(dedupe.StepRelease, i+1)
+		s := concludeStep(dedupe.StepRelease, b.rec.Token)
 		s.ForwardedAt = b.now
 		if got := b.apply(t, s); got.Verdict != dedupe.KeyDone {
 			t.Fatalf("round %d: verdict %d", i, got.Verdict)

@@ -140,7 +140,7 @@ type SyncKey struct {
 	Print      event.Hash `json:"fingerprint"`
 	State      KeyState   `json:"state"`
 	// Token fences what follows a claim: after another claim, or a settlement,
-	// the conclusions of the one before no longer count.
+	// the conclusions of the one before no longer count. It never comes again.
 	Token     uint64        `json:"token"`
 	Until     time.Time     `json:"lease_until"` // ledger time; of an in-flight key
 	Window    time.Duration `json:"window_ns"`

@@ -42,6 +42,9 @@ func (db *DB) Check(ctx context.Context) (dedupe.CheckReport, error) {
 		if err := c.claims(); err != nil {
 			return err
 		}
+		if err := c.keys(); err != nil {
+			return err
+		}
 		return c.notes()
 	})
 	return c.report, err

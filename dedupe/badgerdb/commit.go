@@ -55,6 +55,11 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 			return db.fail(err)
 		}
 	}
+	for _, s := range b.Keys {
+		if err := c.step(s, refused); err != nil {
+			return db.fail(err)
+		}
+	}
 	if err := c.commit(); err != nil {
 		return db.fail(err)
 	}
@@ -375,12 +380,8 @@ func (c *commit) claim(cl dedupe.Claim) error {
 	key := claimKey(p, cl.Key)
 	val := sealClaim(key, &cl)
 	c.size += int64(len(key)+len(val)) + entrySize
-	base := c.now
-	if wall := c.db.cfg.Now(); wall.After(base) {
-		base = wall
-	}
 	entry := badger.NewEntry(key, val)
-	entry.ExpiresAt = uint64(base.Add(cl.Window + farLimit).Unix())
+	entry.ExpiresAt = c.db.farExpiry(c.now, cl.Window)
 	if err := c.txn.SetEntry(entry); err != nil {
 		return err
 	}

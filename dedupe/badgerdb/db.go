@@ -120,11 +120,17 @@ type DB struct {
 	failed  error             // after it nothing is written any more
 	closed  bool
 	ended   atomic.Bool // closed, for those who don't hold mu
+	// openKeys are the keys of synchronous routes without a conclusion.
+	openKeys map[dedupe.Key]struct{}
 
 	classes atomic.Pointer[[]class] // copy on write, under mu
 	cuts    atomic.Pointer[cuts]    // copy on write, under mu
 	// headIndex finds a head's bucket by its number; copy on write, under mu.
 	headIndex atomic.Pointer[[]headBucket]
+
+	// syncs are the live buckets of keys, ascending; copy on write, under mu.
+	syncs   atomic.Pointer[[]uint32]
+	startNo uint64 // number of the last batch of earlier runs; read-only after Open
 
 	startLow, startLast event.Ref // what rebuild reads: the open deliveries of earlier runs
 
@@ -202,9 +208,16 @@ func (db *DB) Stats(context.Context) (dedupe.Stats, error) {
 		st.LastRef = db.lastRef
 	}
 	closed := db.closed
+	var err error
+	if !closed {
+		st.Keys, err = db.keyStats()
+	}
 	db.mu.Unlock()
 	if closed {
 		return st, dedupe.ErrClosed
+	}
+	if err != nil {
+		return st, err
 	}
 	st.Targets = db.sched.Stats()
 	st.SizeBytes, st.FreeBytes, st.Reserve = db.disk.size(), db.disk.free(), db.disk.reserve

@@ -41,6 +41,8 @@
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4>                      attempt
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4> <batch 8> <n 2>      attempt whose lease was lost
 //	u 0 <T> <writer 8> <index 8>           acts of one batch, the first of them with index; T as of heads
+//	k <P 4> <key 32>                       key of a synchronous route; P = expiry divided by an eighth of the claim bucket length
+//	q <P 4> <key 32> <token 8> <chunk 2>   chunk of an answer over 64 KiB
 //	c <ref 16>                             where a carried event and its body stand now
 //	n <kind> 00 <name>                     note
 //

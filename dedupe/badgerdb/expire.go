@@ -111,6 +111,9 @@ func (x *expiry) plan() error {
 	if err := x.planActs(); err != nil {
 		return err
 	}
+	if err := x.planKeys(); err != nil {
+		return err
+	}
 	return x.planHeads(keepHeads)
 }
 
@@ -451,6 +454,7 @@ func (x *expiry) forget() {
 		}
 	}
 	db.claims = claims
+	x.forgetKeys()
 	heads := (*db.headIndex.Load())[:0:0]
 	for _, b := range *db.headIndex.Load() {
 		if b.t >= x.next.headT {

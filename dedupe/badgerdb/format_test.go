@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,15 @@ func samples() map[string]record {
 	put("index", key, newEnc(0).seal(key, 0))
 	key = deadKey(1, 1239, "billing", ref)
 	put("dead", key, newEnc(0).seal(key, 0))
+	sk := dedupe.SyncKey{Key: dedupe.KeyOf(dedupe.KindSync, "pay", "shop", "k1"), Source: "pay", Caller: "shop", ID: "k1", Target: "bank",
+		Downstream: "pay:shop:k1", Print: event.HashOf([]byte("x")), State: dedupe.KeyAnswered, Token: 3, Until: at, Window: time.Hour, ClaimedAt: at,
+		UpdatedAt: at, Expires: at, Replays: 4, Why: "timeout", Answer: dedupe.KeyAnswer{Status: 201, Header: []event.Field{{Name: "Etag", Value: "1"}},
+			Length: 2, Hash: event.HashOf([]byte("ok")), Body: []byte("ok")},
+		Life: []dedupe.KeyMoment{{At: at, What: dedupe.MomentClaimed}, {At: at, What: dedupe.MomentAnswered, Detail: "201"}}}
+	key = syncKey(20717, sk.Key)
+	put("synckey", key, seal(key, func(e *enc) { encodeSyncKey(e, 9, &sk) }))
+	key = spoolKey(20717, sk.Key, 3, 1)
+	put("syncchunk", key, sealBody(key, []byte("short")))
 	put("class", classMetaKey(1), c.seal(classMetaKey(1)))
 	put("cuts", cutsKey, cut.seal())
 	key = noteKey("target", "billing")
@@ -88,7 +99,7 @@ func TestFormatIsGolden(t *testing.T) {
 	got := samples()
 	if *update {
 		var b strings.Builder
-		for _, name := range []string{"acts", "attempt", "body", "carried", "claim", "class", "cuts", "dead", "event", "head", "index", "late-attempt", "note", "state", "tally"} {
+		for _, name := range slices.Sorted(maps.Keys(got)) {
 			fmt.Fprintf(&b, "%s %x %x\n", name, got[name].key, got[name].val)
 		}
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
@@ -150,6 +161,12 @@ func TestFormatIsRead(t *testing.T) {
 	if n, err := decodeNote(s["note"].key, s["note"].val); err != nil || n.Kind != "target" || n.Name != "billing" || n.Version != 3 {
 		t.Errorf("note: %+v %v", n, err)
 	}
+	k, batch, err := decodeSyncKey(s["synckey"].key, s["synckey"].val)
+	e = newEnc(64)
+	encodeSyncKey(e, batch, &k)
+	if err != nil || batch != 9 || k.Token != 3 || !bytes.Equal(e.seal(s["synckey"].key, 0), s["synckey"].val) {
+		t.Errorf("key of a synchronous route: %+v %v", k, err)
+	}
 	if b, err := unseal(s["body"].key, s["body"].val); err != nil || string(b) != strings.Repeat("abcd", 100) || len(s["body"].val) > 300 {
 		t.Errorf("body: %d bytes stored, %v", len(s["body"].val), err)
 	}
@@ -188,6 +205,7 @@ func FuzzDecode(f *testing.F) {
 		_, _ = decodeState(key, val, event.Ref{}, "t")
 		_, _ = decodeAttempt(key, val)
 		_, _ = decodeHead(key, val)
+		_, _, _ = decodeSyncKey(key, val)
 		_, _ = decodeTally(key, val)
 		_, _ = decodeCarried(key, val)
 		_, _ = decodeClass(key, val, 0)

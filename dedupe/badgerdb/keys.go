@@ -21,6 +21,8 @@ const (
 	kindActs    = 'u'
 	kindCarried = 'c'
 	kindNote    = 'n'
+	kindSync    = 'k'
+	kindSpool   = 'q'
 
 	subEvent   = 'e'
 	subCarried = 'c'
@@ -131,6 +133,10 @@ func keyText(key []byte) string {
 	switch {
 	case key[0] == kindMeta:
 		return fmt.Sprintf("%q", key)
+	case key[0] == kindSync && len(key) == syncKeySize:
+		return fmt.Sprintf("key %x of a synchronous route", key[5:])
+	case key[0] == kindSpool && len(key) == syncKeySize+8+2:
+		return fmt.Sprintf("chunk %d of the answer to key %x", binary.BigEndian.Uint16(key[syncKeySize+8:]), key[5:syncKeySize])
 	case key[0] == kindNote:
 		return fmt.Sprintf("note %q", key[1:])
 	case key[0] == kindHead && len(key) == headKeySize:

@@ -5,15 +5,18 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics are the engine's own instruments; those of the group commit are in
 // dedupe.
 type metrics struct {
-	expire    *prometheus.CounterVec
-	clockHold prometheus.Counter
-	damage    prometheus.Counter
+	expire      *prometheus.CounterVec
+	keysExpired prometheus.Counter
+	clockHold   prometheus.Counter
+	damage      prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		expire: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onceward_store_gc_runs_total", Help: "Runs of retention, by result."}, []string{"result"}),
+		keysExpired: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "onceward_sync_keys_expired_total", Help: "Keys of synchronous routes that were dropped after their window."}),
 		clockHold: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_clock_jumps_total", Help: "Starts with a clock far ahead of the ledger's mark.",
 			ConstLabels: prometheus.Labels{"direction": "forward"}}),
@@ -24,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.expire.WithLabelValues(r)
 	}
 	if reg != nil {
-		reg.MustRegister(m.expire, m.clockHold, m.damage)
+		reg.MustRegister(m.expire, m.keysExpired, m.clockHold, m.damage)
 	}
 	return m
 }

@@ -52,7 +52,7 @@ func Open(cfg Config) (*DB, error) {
 	}
 	db := &DB{
 		cfg: cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes),
-		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
+		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), openKeys: map[dedupe.Key]struct{}{}, committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
 	db.ahead = min(aheadSize, db.maxBatch/2)
 	if err := db.load(); err != nil {
@@ -170,7 +170,7 @@ func (db *DB) load() error {
 		db.log.Warn("clock is far ahead of the ledger: nothing is expired for an hour",
 			"ahead", ahead.Round(time.Second), "mark", mark.UTC(), "until", db.holdUntil.UTC())
 	}
-	db.startLow, db.startLast = db.head.low, db.lastRef
+	db.startLow, db.startLast, db.startNo = db.head.low, db.lastRef, db.head.no
 	db.sched = dedupe.NewSchedule(db.clock.now, db.cfg.ScheduleCap)
 	db.disk.measure()
 	return nil
@@ -251,6 +251,11 @@ func (db *DB) loadFrom(txn *badger.Txn) error {
 	if err != nil {
 		return err
 	}
+	syncs, err := syncBuckets(txn)
+	if err != nil {
+		return err
+	}
+	db.syncs.Store(&syncs)
 	db.lastRef, err = db.lastGiven(txn)
 	return err
 }

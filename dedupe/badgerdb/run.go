@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -40,6 +41,9 @@ func (db *DB) Run(ctx context.Context) error {
 func (db *DB) runRebuild(ctx context.Context) error {
 	if err := db.dropLeftovers(); err != nil {
 		return err
+	}
+	if err := db.loadOpenKeys(); err != nil {
+		return fmt.Errorf("read open keys: %w", err)
 	}
 	db.mu.Lock()
 	from, last := db.startLow, db.startLast
@@ -103,6 +107,18 @@ func (db *DB) expireLogged(ctx context.Context) {
 	case err != nil:
 		db.log.Error("retention failed", "error", err)
 	case x.Buckets > 0:
-		db.log.Info("retention dropped buckets", "buckets", x.Buckets, "bytes", x.Bytes, "carried", x.Carried, "claims_carried", x.Claims)
+		if x.Keys > 0 {
+			db.recordExpired(ctx, x.Keys)
+		}
+		db.log.Info("retention dropped buckets", "buckets", x.Buckets, "bytes", x.Bytes, "carried", x.Carried, "claims_carried", x.Claims, "keys", x.Keys)
+	}
+}
+
+// recordExpired tells the account and the metrics of keys that were dropped.
+func (db *DB) recordExpired(ctx context.Context, n int) {
+	db.metrics.keysExpired.Add(float64(n))
+	a := dedupe.ExpiredAct(n)
+	if err := db.Commit(ctx, &dedupe.Batch{Acts: []*dedupe.Act{&a}}); err != nil && ctx.Err() == nil {
+		db.log.Error("expired keys not recorded", "keys", n, "error", err)
 	}
 }

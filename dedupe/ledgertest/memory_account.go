@@ -216,11 +216,17 @@ func (m *Memory) targetStats() map[string]dedupe.TargetStats {
 	return out
 }
 
-// size is what the stored bodies take.
+// size is what the stored bodies and answers take.
 func (m *Memory) size() int64 {
 	var n int64
 	for _, r := range m.disk.Records {
 		n += int64(len(r.Body))
+	}
+	for _, k := range m.disk.Keys {
+		n += int64(len(k.Answer.Body))
+	}
+	for _, c := range m.disk.Chunks {
+		n += int64(len(c))
 	}
 	return n
 }

@@ -43,6 +43,9 @@ func (m *Memory) step(s *dedupe.KeyStep, now time.Time) error {
 	if write {
 		m.write(s.Record)
 	}
+	for _, a := range s.Acts() {
+		m.act(a, now)
+	}
 	return nil
 }
 

@@ -103,6 +103,7 @@ func Run(t *testing.T, h Harness) {
 		{"retention", retentionTests()},
 		{"restart", restartTests()},
 		{"writer", writerTests()},
+		{"keys", keyTests()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {

@@ -80,6 +80,7 @@ func (h *history) run() {
 		"advance": h.advance,
 		"reopen":  h.reopen,
 		"list":    h.list,
+		"keys":    h.keySteps,
 		"":        h.sample,
 	})
 	for i := range h.refs {
@@ -335,6 +336,7 @@ func (h *history) reopen(t *rapid.T) {
 	h.model = h.model.Reopen()
 	h.held = nil
 	h.compareActs()
+	h.clock.Advance(keyLease) // then the leases of keys have ended on every engine
 }
 
 func (h *history) list(t *rapid.T) {
