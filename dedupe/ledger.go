@@ -93,6 +93,12 @@ type Dispatch interface {
 	Release(ctx context.Context, leases ...Lease) error
 	// Extend prolongs a lease by ttl from now, false when it was lost.
 	Extend(ctx context.Context, l Lease, ttl time.Duration) (bool, error)
+	// Begin notes that an attempt is about to go on the wire under l, before it
+	// does. If no result of it is committed by the time the ledger is opened
+	// again, because the process was killed meanwhile, the account shows it as
+	// an attempt of outcome OutcomeUnknown, and the delivery is due again. The
+	// note outlives the process at once, and a power cut within 100 ms.
+	Begin(ctx context.Context, l Lease) error
 	// Wake receives a value when deliveries of target may have become due: a
 	// hint, never more than one waiting. The channel is the same for every
 	// call with one name.

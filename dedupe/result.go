@@ -46,3 +46,16 @@ func EntryOf(d event.Delivery) Entry {
 		Attempts: d.Attempts, Generation: d.Generation, NewKey: d.NewKey,
 	}
 }
+
+// Unknown is the result of an attempt that began at started, under a lease of
+// d in an earlier run, and of which nothing more was recorded: the delivery is
+// due again at once.
+func Unknown(d event.Delivery, started time.Time) *Result {
+	return &Result{
+		Lease: Lease{Delivery: d}, State: event.Pending,
+		Attempt: event.Attempt{
+			Event: d.Event, Target: d.Target, Generation: d.Generation, Number: d.Attempts + 1, StartedAt: started,
+			Outcome: event.OutcomeUnknown, Error: "the gateway ended before an answer was recorded", State: event.Pending,
+		},
+	}
+}

@@ -58,6 +58,10 @@ func (w *worker) attempt(ctx context.Context, l dedupe.Lease) *dedupe.Result {
 	if q.faults.Load() != 0 {
 		q.faults.Store(0)
 	}
+	if err := q.ledger.Begin(ctx, l); err != nil {
+		q.unloaded(l, err)
+		return nil
+	}
 	q.state.begin()
 	start := q.now()
 	a := w.send(ctx, l.Delivery, in, start)

@@ -355,7 +355,8 @@ func TestIsolation(t *testing.T) {
 }
 
 // Nothing is delivered before the ledger says so: a result that was not
-// committed is not one, and the event is sent again with the same key.
+// committed is not one, and the event is sent again with the same key. The
+// request that was sent is shown, as an attempt of unknown outcome.
 func TestCrashBeforeCommit(t *testing.T) {
 	t.Parallel()
 	rec := &recorder{tb: t}
@@ -379,11 +380,14 @@ func TestCrashBeforeCommit(t *testing.T) {
 	again.run(tgt)
 	again.closed(ref, "a")
 	got := rec.requests()
-	if len(got) != 2 || got[0].key != got[1].key || got[0].number != got[1].number {
-		t.Errorf("requests = %+v, want two with the same key and number", got)
+	if len(got) != 2 || got[0].key != got[1].key || got[0].number != "1" || got[1].number != "2" {
+		t.Errorf("requests = %+v, want two with the same key, numbers 1 and 2", got)
 	}
-	if d := again.delivery(ref, "a"); d.State != event.Delivered || d.Attempts != 1 {
+	if d := again.delivery(ref, "a"); d.State != event.Delivered || d.Attempts != 2 {
 		t.Errorf("delivery = %+v", d)
+	}
+	if as := again.attempts(ref); len(as) != 2 || as[0].Outcome != event.OutcomeUnknown || as[1].Outcome != event.Outcome2xx {
+		t.Errorf("attempts = %+v, want an unknown one and one that landed", as)
 	}
 }
 

@@ -43,17 +43,37 @@ func history() Evidence {
 			got("billing", "stripe", "s1", a, 2, 200, 60*ms),
 			got("billing", "github", "g1", a, 1, 200, 42*ms),
 			got("crm", "github", "g1", a, 1, 200, 98*ms),
-			got("crm", "github", "g1", a, 1, 200, 170*ms), // the kill took the mark
+			got("crm", "github", "g1", a, 2, 200, 170*ms), // the kill took the result of the first
 			got("billing", "github", "g1~"+b[:16], b, 1, 200, 180*ms),
 			got("crm", "github", "g1~"+b[:16], b, 1, 200, 200*ms),
 			got("crm", "standard", "w1", a, 1, 200, 155*ms),
 		},
 		Stored: []Stored{
 			stored("R1", "stripe", "s1", a, map[string]int{"billing": 2}),
-			stored("R2", "github", "g1", a, map[string]int{"billing": 1, "crm": 1}),
+			stored("R2", "github", "g1", a, map[string]int{"billing": 1, "crm": 2}),
 			stored("R3", "github", "g1~"+b[:16], b, map[string]int{"billing": 1, "crm": 1}),
 			stored("R4", "standard", "w1", a, map[string]int{"crm": 1}),
 		},
+	}
+}
+
+// A power cut may take the note of an attempt that was sent, a kill may not.
+func TestJudgePowerCut(t *testing.T) {
+	t.Parallel()
+	e := history()
+	e.Until = 4000 * ms
+	e.Requests[4].Attempt = 1
+	for i, d := range e.Stored[1].Deliveries {
+		if d.Target == "crm" {
+			e.Stored[1].Deliveries[i].Attempts = 1
+		}
+	}
+	if v := Judge(e); v.Miscount != 0 {
+		t.Errorf("%d miscounts after a power cut:\n%s", v.Miscount, v.String())
+	}
+	e.Until = 0
+	if v := Judge(e); v.Miscount == 0 {
+		t.Error("the same after a kill was not faulted")
 	}
 }
 
@@ -120,13 +140,19 @@ func TestJudgeCatches(t *testing.T) {
 			r.At = 70 * ms
 			e.Requests = append(e.Requests, r)
 		}, func(v *Verdict) int { return v.Again }},
-		{"more attempts shown than made", func(e *Evidence) { e.Stored[3].Deliveries[0].Attempts = 2 },
+		{"more attempts shown than made", func(e *Evidence) { e.Stored[0].Deliveries[0].Attempts = 3 },
 			func(v *Verdict) int { return v.Miscount }},
 		{"attempt before the last not shown", func(e *Evidence) { e.Stored[0].Deliveries[0].Attempts = 0 },
 			func(v *Verdict) int { return v.Miscount }},
 		{"attempt of a living process not shown", func(e *Evidence) { e.Stored[3].Deliveries[0].Attempts = 0 },
 			func(v *Verdict) int { return v.Miscount }},
 		{"attempt number given again", func(e *Evidence) { e.Requests[1].Attempt = 1 },
+			func(v *Verdict) int { return v.Miscount }},
+		{"attempt of a killed process not shown", func(e *Evidence) {
+			e.Stored[1] = Stored{Ref: "R2", Source: "github", ID: "g1", Hash: e.Stored[1].Hash, Key: "github:g1", Deliveries: []StoredDelivery{
+				{Target: "billing", State: "delivered", Attempts: 1}, {Target: "crm", State: "delivered", Attempts: 1}}}
+		}, func(v *Verdict) int { return v.Miscount }},
+		{"attempt number given again after a kill", func(e *Evidence) { e.Requests[4].Attempt = 1 },
 			func(v *Verdict) int { return v.Miscount }},
 		{"attempt number left out", func(e *Evidence) { e.Requests[4].Attempt = 3 },
 			func(v *Verdict) int { return v.Miscount }},

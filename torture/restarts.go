@@ -21,26 +21,54 @@ func (v *Verdict) attempts(d *docket, u *unit) {
 			}
 			done = done || r.Status/100 == 2
 			if i > 0 {
-				v.numbered(u, rs[i-1], r, d.life(rs[i-1].At) == life)
+				v.numbered(d, u, rs[i-1], r)
 			}
+			// What a killed process had sent is shown, whatever it still wrote
+			// itself; a power cut may take the note of it.
 			endsLife := i == len(rs)-1 || d.life(rs[i+1].At) != life
-			if !endsLife || life < 0 || !d.Lives[life].Killed {
+			if !d.cut() || !endsLife || life < 0 || !d.Lives[life].Killed {
 				least++
 			}
 		}
 		v.Copies += copies(rs)
-		v.miscount(u, target, least, most)
+		v.miscount(u, target, least, most+d.unsent(u, target))
 	}
 }
 
+// cut reports whether the run ended in a power cut.
+func (d *docket) cut() bool { return d.Until != 0 }
+
+// kills counts the processes killed between two moments.
+func (d *docket) kills(from, to time.Duration) (n int) {
+	for _, l := range d.Lives {
+		if l.Killed && l.End >= from && l.End <= to {
+			n++
+		}
+	}
+	return n
+}
+
+// unsent is how many attempts a target may not have seen: each kill while the
+// delivery was open may have come after the attempt was noted and before its
+// request arrived.
+func (d *docket) unsent(u *unit, target string) int {
+	open := time.Duration(1<<63 - 1)
+	if rs := u.requests[target]; len(rs) > 0 {
+		open = rs[len(rs)-1].At
+	}
+	return d.kills(0, open)
+}
+
 // numbered holds the numbers of two attempts in a row against each other: one
-// process counts on, the next may have to give the last one's number again.
-func (v *Verdict) numbered(u *unit, before, r Request, sameLife bool) {
-	if r.Attempt == before.Attempt+1 || r.Attempt == before.Attempt && !sameLife {
+// process counts on, and so does the next, past attempts that were noted and
+// not sent. After a power cut the last number may be given again.
+func (v *Verdict) numbered(d *docket, u *unit, before, r Request) {
+	kills := d.kills(before.At, r.At)
+	if r.Attempt > before.Attempt && r.Attempt <= before.Attempt+max(1, kills) || d.cut() && kills > 0 && r.Attempt == before.Attempt {
 		return
 	}
 	v.Miscount++
-	v.fault("%s: target %s got attempt %d after attempt %d", u, r.Target, r.Attempt, before.Attempt)
+	v.fault("%s: target %s got attempt %d after attempt %d, %d kills between", u, r.Target, r.Attempt, before.Attempt, kills)
 }
 
 func copies(rs []Request) (n int) {

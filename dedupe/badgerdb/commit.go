@@ -94,6 +94,7 @@ type commit struct {
 	opened  []opened
 	hot     []dedupe.Loaded
 	settled []settled
+	over    []ended
 	after   []func()
 }
 
@@ -106,6 +107,13 @@ type settled struct {
 	lease dedupe.Lease
 	state event.State
 	next  dedupe.Entry
+}
+
+// ended is a lease whose result is written; counted says that the delivery
+// counts its attempt.
+type ended struct {
+	lease   *dedupe.Lease
+	counted bool
 }
 
 type pendingTally struct {
@@ -558,6 +566,9 @@ func (c *commit) apply() {
 }
 
 func (c *commit) settle() {
+	for _, l := range c.over {
+		c.db.wire.end(l.lease, l.counted)
+	}
 	for _, s := range c.settled {
 		c.db.sched.Settle(s.lease, s.state, s.next)
 		c.db.hot.settled(s.lease.Delivery.Event)

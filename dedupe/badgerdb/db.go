@@ -99,9 +99,11 @@ type DB struct {
 	hot      *hotCache
 	disk     *diskGuard
 	high     *highWater
-	writer   uint64 // 60-bit writer ID of new refs
-	maxBatch int64  // bytes of one transaction, with margin
-	ahead    int64  // size above which a body goes ahead of its batch
+	wire     *onWire
+	left     []begun // on the wire when the last run ended; until they are recorded
+	writer   uint64  // 60-bit writer ID of new refs
+	maxBatch int64   // bytes of one transaction, with margin
+	ahead    int64   // size above which a body goes ahead of its batch
 	// beforeSync is called before each commit; tests make it fail.
 	beforeSync func() error
 
@@ -162,6 +164,7 @@ func (db *DB) Release(_ context.Context, leases ...dedupe.Lease) error {
 		return dedupe.ErrClosed
 	}
 	for _, l := range leases {
+		db.wire.end(&l, false)
 		db.sched.Release(l)
 	}
 	return nil
@@ -245,7 +248,7 @@ func (db *DB) Close() error {
 	if db.failed == nil {
 		errs = append(errs, db.high.write(db.head.no, db.head.hash))
 	}
-	errs = append(errs, db.kv.Close(), db.high.close())
+	errs = append(errs, db.kv.Close(), db.high.close(), db.wire.close())
 	return errors.Join(errs...)
 }
 

@@ -60,6 +60,9 @@ func Open(cfg Config) (*DB, error) {
 		if db.high != nil {
 			errs = append(errs, db.high.close())
 		}
+		if db.wire != nil {
+			errs = append(errs, db.wire.close())
+		}
 		return nil, errors.Join(errs...)
 	}
 	return db, nil
@@ -156,6 +159,9 @@ func (db *DB) load() error {
 	if err == nil {
 		err = db.checkHighWater()
 	}
+	if err == nil {
+		err = db.openWire()
+	}
 	if err != nil {
 		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
 	}
@@ -174,6 +180,18 @@ func (db *DB) load() error {
 	db.sched = dedupe.NewSchedule(db.clock.now, db.cfg.ScheduleCap)
 	db.disk.measure()
 	return nil
+}
+
+// openWire opens the file of attempts on the wire. Without it no attempt can
+// be said to be missing; the deliveries themselves are all there.
+func (db *DB) openWire() (err error) {
+	var found bool
+	db.wire, db.left, found, err = openOnWire(db.cfg.Dir)
+	if err == nil && !found && db.head.no > 0 {
+		db.metrics.damage.Inc()
+		db.log.Warn("the file of attempts under way is missing: those cut by the last stop can't be shown", "file", onWirePath(db.cfg.Dir))
+	}
+	return err
 }
 
 // create writes the first records of a new ledger.

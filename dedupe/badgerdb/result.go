@@ -20,6 +20,7 @@ func (c *commit) result(r *dedupe.Result) error {
 	ref, target := r.Lease.Delivery.Event, r.Lease.Delivery.Target
 	entry, stands := c.db.sched.Fence(r.Lease)
 	r.Late = !stands
+	c.over = append(c.over, ended{&r.Lease, stands && !r.NoAttempt})
 	at, err := c.where(ref, entry, stands)
 	if err != nil {
 		return err

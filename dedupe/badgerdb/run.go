@@ -45,6 +45,9 @@ func (db *DB) runRebuild(ctx context.Context) error {
 	if err := db.loadOpenKeys(); err != nil {
 		return fmt.Errorf("read open keys: %w", err)
 	}
+	if err := db.recordUnknown(ctx); err != nil {
+		return err
+	}
 	db.mu.Lock()
 	from, last := db.startLow, db.startLast
 	db.mu.Unlock()
@@ -68,7 +71,7 @@ func (db *DB) runMarks(ctx context.Context) error {
 		db.mu.Lock()
 		no, hash := db.head.no, db.head.hash
 		db.mu.Unlock()
-		if err := db.high.write(no, hash); err != nil {
+		if err := errors.Join(db.high.write(no, hash), db.wire.sync()); err != nil {
 			db.mu.Lock()
 			defer db.mu.Unlock()
 			return db.fail(err)

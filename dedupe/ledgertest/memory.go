@@ -67,6 +67,7 @@ type disk struct {
 	Notes    map[[2]string]dedupe.Note // by kind and name
 	Keys     map[dedupe.Key]dedupe.SyncKey
 	Chunks   map[chunkID][]byte
+	Begun    map[wire]dedupe.Lease // attempts on the wire, with when they began as Until
 }
 
 // record is an event and everything known of it.
@@ -112,6 +113,7 @@ func NewMemory(cfg Config) *Memory {
 		Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}, Acts: map[uint64]*actLog{},
 		Notes: map[[2]string]dedupe.Note{},
 		Keys:  map[dedupe.Key]dedupe.SyncKey{}, Chunks: map[chunkID][]byte{},
+		Begun: map[wire]dedupe.Lease{},
 	})
 }
 
@@ -133,6 +135,7 @@ func openMemory(cfg Config, d *disk) *Memory {
 	if start := m.clock.now(); !d.Mark.IsZero() && start.Sub(d.Mark) > clockLead {
 		m.holdTill = start.Add(clockHold)
 	}
+	m.unknown()
 	for _, r := range d.Records {
 		for _, del := range r.Deliveries {
 			switch {
@@ -217,12 +220,13 @@ func (m *Memory) Load(_ context.Context, ref event.Ref) (dedupe.Loaded, error) {
 
 // Release gives leases back.
 func (m *Memory) Release(_ context.Context, leases ...dedupe.Lease) error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.usable(); err != nil {
 		return err
 	}
 	for _, l := range leases {
+		delete(m.disk.Begun, wireOf(l))
 		m.schedule.Release(l)
 	}
 	return nil
@@ -236,6 +240,47 @@ func (m *Memory) Extend(_ context.Context, l dedupe.Lease, ttl time.Duration) (b
 		return false, err
 	}
 	return m.schedule.Extend(l, ttl), nil
+}
+
+// wire names a lease: tokens are given per target.
+type wire struct {
+	Target string
+	Token  uint64
+}
+
+func wireOf(l dedupe.Lease) wire { return wire{l.Delivery.Target, l.Token} }
+
+// Begin notes that an attempt goes on the wire.
+func (m *Memory) Begin(_ context.Context, l dedupe.Lease) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.usable(); err != nil {
+		return err
+	}
+	l.Until = m.cfg.Now()
+	m.disk.Begun[wireOf(l)] = l
+	return nil
+}
+
+// unknown records the attempts that were on the wire when the last run ended.
+func (m *Memory) unknown() {
+	for _, l := range m.disk.Begun {
+		r, err := m.find(l.Delivery.Event)
+		if err != nil {
+			continue
+		}
+		d := r.delivery(l.Delivery.Target)
+		if d == nil || !d.State.Open() || d.Generation != l.Delivery.Generation || d.Attempts > l.Delivery.Attempts {
+			continue
+		}
+		res := dedupe.Unknown(*d, l.Until)
+		*d = res.Settle(*d, m.clock.now())
+		r.Attempts = append(r.Attempts, res.Attempt)
+		if a, ok := res.Act(d.State); ok {
+			m.act(a, m.clock.now())
+		}
+	}
+	clear(m.disk.Begun)
 }
 
 // Wake hints at due deliveries of a target.

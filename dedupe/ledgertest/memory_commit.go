@@ -193,6 +193,7 @@ func (m *Memory) retention(r dedupe.Retention) dedupe.Retention {
 func (m *Memory) finish(res *dedupe.Result, now time.Time) (dedupe.Act, bool) {
 	_, held := m.schedule.Fence(res.Lease)
 	res.Late = !held
+	delete(m.disk.Begun, wireOf(res.Lease))
 	r, err := m.find(res.Lease.Delivery.Event)
 	if err != nil {
 		return dedupe.Act{}, false // retention took the event after the lease was lost

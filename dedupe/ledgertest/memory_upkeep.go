@@ -229,7 +229,8 @@ func (m *Memory) Backup(_ context.Context, w io.Writer) error {
 // valid; new ones carry a new writer ID.
 func RestoreMemory(cfg Config, r io.Reader) (*Memory, error) {
 	d := &disk{Claims: map[dedupe.Key]dedupe.Claim{}, Pruned: map[event.Ref]bool{}, Acts: map[uint64]*actLog{},
-		Notes: map[[2]string]dedupe.Note{}, Keys: map[dedupe.Key]dedupe.SyncKey{}, Chunks: map[chunkID][]byte{}}
+		Notes: map[[2]string]dedupe.Note{}, Keys: map[dedupe.Key]dedupe.SyncKey{}, Chunks: map[chunkID][]byte{},
+		Begun: map[wire]dedupe.Lease{}}
 	if err := gob.NewDecoder(r).Decode(d); err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)
 	}

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -16,6 +17,8 @@ func restartTests() []test {
 		{"a killed ledger continues the schedule", func(f *fix) { crashed(f, restartSchedule) }},
 		{"all that was committed is there after a reopen", func(f *fix) { restartAll(f, f.reopen) }},
 		{"all that was committed is there after a kill", func(f *fix) { crashed(f, restartAll) }},
+		{"an attempt cut by a restart is unknown", func(f *fix) { restartUnknown(f, f.reopen) }},
+		{"an attempt cut by a kill is unknown", func(f *fix) { crashed(f, restartUnknown) }},
 		{"an empty ledger reopens", restartEmpty},
 		{"a start far ahead of the mark holds expiry", restartHold},
 	}
@@ -137,4 +140,73 @@ func restartHold(f *fix) {
 	equal(f, "expiry held an hour later", f.expire().Held, false)
 	_, err := f.l.Get(f.Context(), ref)
 	f.want(err, dedupe.ErrPruned)
+}
+
+// restartUnknown holds that an attempt of which no result was committed is
+// shown, once, as an attempt of unknown outcome, and that nothing else is.
+func restartUnknown(f *fix, restart func()) {
+	names := []string{"delivered", "retried", "dead", "late", "released", "waiting", "cut", "cut again"}
+	at := map[string]event.Ref{}
+	for _, n := range names {
+		at[n] = f.newEvent(n, "{}", billing)
+		f.clock.Advance(time.Second)
+	}
+	ls := f.lease(billing, len(names))
+	byName := map[string]dedupe.Lease{}
+	for i, n := range names {
+		byName[n] = ls[i]
+		if n != "waiting" {
+			f.must(f.l.Begin(f.Context(), ls[i]))
+		}
+	}
+	f.finish(f.result(byName["cut again"], event.Pending, 0))
+	again := f.leaseOne(billing)
+	f.must(f.l.Begin(f.Context(), again))
+	f.must(f.l.Begin(f.Context(), again)) // said twice, it is one attempt
+	f.must(f.l.Release(f.Context(), byName["released"], byName["waiting"]))
+	f.finish(f.result(byName["delivered"], event.Delivered, 0), f.result(byName["retried"], event.Pending, time.Hour),
+		f.result(byName["dead"], event.Dead, 0))
+	// A lease that is lost: its attempt is recorded late and counts for nothing.
+	f.clock.Advance(2 * ttl)
+	for _, l := range f.lease(billing, len(names)) {
+		f.must(f.l.Release(f.Context(), l))
+	}
+	f.finish(f.result(byName["late"], event.Delivered, 0))
+	started := f.clock.Now()
+
+	restart()
+	check := func() {
+		f.Helper()
+		for n, want := range map[string]string{
+			"delivered": "2xx", "retried": "5xx", "dead": "5xx", "late": "2xx late", "released": "", "waiting": "",
+			"cut": "unknown", "cut again": "5xx unknown",
+		} {
+			var got []string
+			for i, a := range f.attempts(at[n]) {
+				equal(f, "number of an attempt of "+n, int(a.Number), i+1)
+				got = append(got, string(a.Outcome))
+				if a.Late {
+					got = append(got, "late")
+				}
+				if a.Outcome != event.OutcomeUnknown {
+					continue
+				}
+				if a.StartedAt.After(started) || a.StartedAt.Before(start) || a.State != event.Pending || a.Error == "" {
+					f.Errorf("unknown attempt of %s: %+v", n, a)
+				}
+			}
+			equal(f, "attempts of "+n, strings.Join(got, " "), want)
+		}
+	}
+	check()
+	equal(f, "attempts counted", f.delivery(at["cut"], billing).Attempts, 1)
+	equal(f, "attempts counted", f.delivery(at["cut again"], billing).Attempts, 2)
+	equal(f, "attempts counted", f.delivery(at["waiting"], billing).Attempts, 0)
+	got := f.lease(billing, long) // all but those closed, and the one that waits
+	equal(f, "leased after it", len(got), 5)
+	for _, l := range got {
+		f.must(f.l.Release(f.Context(), l))
+	}
+	restart() // it is not shown a second time
+	check()
 }
