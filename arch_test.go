@@ -65,9 +65,10 @@ var homes = map[string][]string{
 	"github.com/oklog/ulid/":              {"event"},
 	"code.dny.dev/ssrf":                   {"forward"},
 	"golang.org/x/time/":                  {"forward"},
+	"golang.org/x/mod/":                   {"audit"},
 	"golang.org/x/net/":                   {"forward", "receiver", "gateway"},
 	"pgregory.net/rapid":                  {"dedupe/ledgertest"},
-	"github.com/prometheus/client_golang": {"dedupe", "dedupe/badgerdb", "receiver", "forward", "admin", "gateway"},
+	"github.com/prometheus/client_golang": {"dedupe", "dedupe/badgerdb", "receiver", "forward", "audit", "admin", "gateway"},
 }
 
 // source is one Go file of the module.
