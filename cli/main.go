@@ -51,7 +51,7 @@ func Main(ctx context.Context, args []string, std IO) int {
 	}
 	ctx, sig := watchSignals(ctx)
 	defer sig.stop()
-	a := &app{IO: std, now: time.Now}
+	a := &app{IO: std, now: wallClock}
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx, args) }()
 	select {

@@ -343,6 +343,7 @@ func (w *Writer) write(ctx context.Context, f *flight) error {
 	if err != nil {
 		return w.fail(f, err)
 	}
+	Failpoint("wake")
 	for _, q := range f.requests {
 		answer(q, q.req.Err) // the ledger may have refused one alone
 	}

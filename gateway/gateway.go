@@ -59,6 +59,7 @@ type Gateway struct {
 	open  func() (ledger, error)     // openLedger, but in tests of a failing one
 
 	confirmer *confirmer
+	clock     *clockWatch
 
 	// Set by Run before ready is closed, read-only from there on.
 	ledger        ledger
@@ -101,7 +102,11 @@ func New(cfg *Config, o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	g := &Gateway{opts: o, log: o.Log, start: cfg, met: met, ready: make(chan struct{})}
+	clock, err := newClockWatch(o.Now, o.Log, o.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	g := &Gateway{opts: o, log: o.Log, start: cfg, met: met, clock: clock, ready: make(chan struct{})}
 	g.open = g.openLedger
 	g.confirmer = newConfirmer(o.Outbound, o.Log, met)
 	gen, err := build(cfg, nil, g.fetcher)
@@ -137,6 +142,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	g.ledger = led
+	stats, err := led.Stats(ctx)
+	if err != nil {
+		return errors.Join(err, led.Close())
+	}
+	g.clock.started(led.Now(), stats.ClockHold)
 	s := newStack(ctx)
 	err = g.startAll(ctx, s)
 	if err == nil {
@@ -163,6 +173,7 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	s.start("ledger", g.ledger.Run)
 	s.start("writer", g.writer.Run)
 	s.start("watchdog", func(ctx context.Context) error { return watchdog(ctx, g.log) })
+	s.start("clock", g.clock.Run)
 	s.start("admin", func(ctx context.Context) error { return g.admin.Serve(ctx, g.admis) })
 	s.start("forwarder", g.forwarder.Run)
 	s.start("confirmer", g.confirmer.Run)
@@ -218,7 +229,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 		s.stop("confirmer"),
 		s.stop("writer"),
 		s.stop("ledger"),
-		s.stop("admin", "watchdog"),
+		s.stop("admin", "watchdog", "clock"),
 		g.closeListeners(),
 	)
 	if cerr := g.ledger.Close(); cerr != nil {

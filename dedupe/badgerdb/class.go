@@ -81,6 +81,7 @@ func (db *DB) classFor(txn *badger.Txn, r dedupe.Retention) (class, error) {
 	if err := txn.Set(key, c.seal(key)); err != nil {
 		return class{}, err
 	}
+	dedupe.Failpoint("class.made")
 	next := append(append([]class(nil), all...), c)
 	db.classes.Store(&next)
 	return c, nil

@@ -552,3 +552,37 @@ func TestScrub(t *testing.T) {
 		t.Errorf("the log does not name %s: %s", path, &log)
 	}
 }
+
+// A clock that starts far ahead must not make the ledger forget: a claim that
+// stood at the mark stands while expiry is held. One that had run out by then
+// does not come back.
+func TestClockFarAheadForgetsNothing(t *testing.T) {
+	clock := ledgertest.NewClock(time.Now())
+	cfg := small(t.TempDir(), clock.Now)
+	db := start(t, cfg)
+	old := request("s", "old", "b")
+	accept(t, db, old)
+	clock.Advance(2 * time.Hour) // its window is an hour
+	a := request("s", "1", "b")
+	accept(t, db, a)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(25 * time.Hour)
+	db = start(t, cfg)
+	verdict := func(id string) dedupe.Verdict {
+		r := request("s", id, "b")
+		accept(t, db, r)
+		return r.Outcomes[0].Verdict
+	}
+	if got := verdict("1"); got != dedupe.Repeat {
+		t.Errorf("a claim that stood before the jump: %v, want a repeat", got)
+	}
+	if got := verdict("old"); got != dedupe.New {
+		t.Errorf("a claim that had run out before the jump: %v, want new", got)
+	}
+	clock.Advance(61 * time.Minute)
+	if got := verdict("1"); got != dedupe.New {
+		t.Errorf("after the hold: %v, want new", got)
+	}
+}

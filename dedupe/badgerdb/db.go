@@ -79,6 +79,7 @@ func (c *Config) fill() {
 	dur(&c.Retention.Audit, 400*day)
 	dur(&c.MinBucket, time.Hour)
 	dur(&c.ClaimBucket, 8*day)
+	hurry(c)
 	def(&c.MemTable, 32<<20)
 	def(&c.HotBytes, 32<<20)
 	if c.ScanBudget <= 0 {
@@ -140,6 +141,7 @@ type DB struct {
 	committed chan struct{} // tells Run that there is a head to mark
 	rebuilt   chan struct{} // closed when the schedule is whole
 	holdUntil time.Time     // ledger time until which nothing is dropped
+	holdMark  time.Time     // until then, claims that stood at this time stand
 	metrics   *metrics
 }
 

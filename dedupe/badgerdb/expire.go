@@ -75,9 +75,11 @@ func (x *expiry) run() error {
 	if err := x.set(cutsKey, x.next.seal()); err != nil {
 		return err
 	}
+	dedupe.Failpoint("expire.cut")
 	if err := x.txn.Commit(); err != nil {
 		return x.db.fail(err)
 	}
+	dedupe.Failpoint("expire.cut.done")
 	x.db.cuts.Store(x.next)
 	x.forget()
 	return x.db.drop(x.drops)
@@ -299,6 +301,7 @@ func (x *expiry) carry(ref event.Ref) error {
 		}
 	}
 	x.out.Carried++
+	dedupe.Failpoint("expire.carry")
 	key := carriedKey(ref)
 	return x.set(key, sealCarried(key, to))
 }
@@ -435,6 +438,7 @@ func (x *expiry) room(n int64) error {
 		if err := x.txn.Commit(); err != nil {
 			return x.db.fail(err)
 		}
+		dedupe.Failpoint("expire.room")
 		x.txn, x.size = x.db.kv.NewTransaction(true), 0
 	}
 	x.size += n
@@ -471,6 +475,7 @@ func (db *DB) drop(prefixes [][]byte) error {
 		if err := db.kv.DropPrefix(prefixes...); err != nil {
 			return db.fail(err)
 		}
+		dedupe.Failpoint("drop.done")
 		left := prefixes[:0:0]
 		err := db.view(func(txn *badger.Txn) error {
 			for _, p := range prefixes {

@@ -70,6 +70,7 @@ func createHighWater(dir string) (*highWater, error) {
 	if err != nil {
 		return nil, err
 	}
+	dedupe.Failpoint("mark.made")
 	w := &highWater{f: f}
 	if _, err := f.WriteAt(make([]byte, 2*slotSize), 0); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -96,12 +97,15 @@ func (w *highWater) write(no uint64, hash [32]byte) error {
 	binary.BigEndian.PutUint64(s[:], no)
 	copy(s[8:], hash[:])
 	binary.BigEndian.PutUint32(s[40:], crc32.Checksum(s[:40], castagnoli))
+	dedupe.Failpoint("mark.begin")
 	if _, err := w.f.WriteAt(s[:], w.turn*slotSize); err != nil {
 		return fmt.Errorf("write high-water mark: %w", err)
 	}
+	dedupe.Failpoint("mark.written")
 	if err := w.f.Sync(); err != nil {
 		return fmt.Errorf("sync high-water mark: %w", err)
 	}
+	dedupe.Failpoint("mark.done")
 	w.turn, w.no, w.hash = 1-w.turn, no, hash
 	return nil
 }

@@ -108,6 +108,7 @@ func (db *DB) note(ctx context.Context, n dedupe.Note, change func(*badger.Txn, 
 	if err := txn.Commit(); err != nil {
 		return db.fail(err)
 	}
+	dedupe.Failpoint("note.done")
 	return nil
 }
 

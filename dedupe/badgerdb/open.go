@@ -149,6 +149,7 @@ func (db *DB) load() error {
 	fresh, err := db.isNew()
 	if err == nil && fresh {
 		err = db.create()
+		dedupe.Failpoint("ledger.made")
 	}
 	if err == nil {
 		err = db.view(db.loadFrom)
@@ -171,9 +172,9 @@ func (db *DB) load() error {
 	}
 	db.clock.init(db.cfg.Now, mark)
 	if ahead := db.cfg.Now().Sub(mark); !mark.IsZero() && ahead > clockHoldAfter {
-		db.holdUntil = db.clock.now().Add(clockHold)
+		db.holdUntil, db.holdMark = db.clock.now().Add(clockHold), mark
 		db.metrics.clockHold.Inc()
-		db.log.Warn("clock is far ahead of the ledger: nothing is expired for an hour",
+		db.log.Warn("clock is far ahead of the ledger: nothing is dropped or forgotten for an hour",
 			"ahead", ahead.Round(time.Second), "mark", mark.UTC(), "until", db.holdUntil.UTC())
 	}
 	db.startLow, db.startLast, db.startNo = db.head.low, db.lastRef, db.head.no

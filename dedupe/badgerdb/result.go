@@ -31,6 +31,7 @@ func (c *commit) result(r *dedupe.Result) error {
 		}
 		return nil
 	}
+	dedupe.Failpoint("result")
 	d := entry.Delivery(target)
 	fold := stands && c.folds(at, r, &entry)
 	late, err := c.attempt(at, r, d.Attempts+1)
