@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io/fs"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -22,9 +24,7 @@ const maxFaults = 1000
 // against its event's hash.
 func (db *DB) Check(ctx context.Context) (dedupe.CheckReport, error) {
 	c := &check{db: db, ctx: ctx, report: dedupe.CheckReport{Faults: []dedupe.Fault{}}}
-	if err := db.kv.VerifyChecksum(); err != nil {
-		c.fault("tables", err.Error())
-	}
+	c.tables()
 	// Cuts are read before the snapshot: a bucket dropped meanwhile is not held
 	// against it.
 	err := db.view(func(txn *badger.Txn) error {
@@ -64,6 +64,17 @@ func (c *check) fault(where, what string) {
 		c.report.Faults = append(c.report.Faults, dedupe.Fault{Where: where, What: what})
 	case n == maxFaults:
 		c.report.Faults = append(c.report.Faults, dedupe.Fault{Where: "report", What: "more faults are not listed"})
+	}
+}
+
+// tables verifies the files of all tables. One that is compacted away meanwhile
+// is passed over.
+func (c *check) tables() {
+	for _, info := range c.db.kv.Tables() {
+		path := table.NewFilename(info.ID, ledgerDir(c.db.cfg.Dir))
+		if _, err := verifyTable(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.fault(path, err.Error())
+		}
 	}
 }
 

@@ -40,15 +40,23 @@ func openHighWater(dir string, empty bool) (*highWater, error) {
 		return createHighWater(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: high-water file %q is missing; without it nobody can say whether the ledger is whole", dedupe.ErrDamaged, highWaterPath(dir))
+		return nil, fmt.Errorf("%w: high-water file %q is missing; without it nobody can say whether the ledger is whole: %w", dedupe.ErrDamaged, highWaterPath(dir), err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	w := &highWater{f: f}
+	if !w.read() {
+		err := fmt.Errorf("%w: neither of the two records of high-water file %q verifies", dedupe.ErrDamaged, f.Name())
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, nil
+}
+
+// read takes over the newer of the records that verify, false when none does.
+func (w *highWater) read() (good bool) {
 	buf := make([]byte, 2*slotSize)
-	n, _ := f.ReadAt(buf, 0)
-	good := false
+	n, _ := w.f.ReadAt(buf, 0)
 	for i := range int64(2) {
 		if s := buf[i*slotSize:]; int64(n) >= i*slotSize+slotBytes && slotGood(s) {
 			if no := binary.BigEndian.Uint64(s); !good || no > w.no {
@@ -58,11 +66,20 @@ func openHighWater(dir string, empty bool) (*highWater, error) {
 			good = true
 		}
 	}
-	if !good {
-		err := fmt.Errorf("%w: neither of the two records of high-water file %q verifies", dedupe.ErrDamaged, f.Name())
-		return nil, errors.Join(err, f.Close())
+	return good
+}
+
+// readHighWater reads the mark without taking the file over. known is false
+// where there is no file.
+func readHighWater(dir string) (no uint64, known bool, err error) {
+	w, err := openHighWater(dir, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
 	}
-	return w, nil
+	if err != nil {
+		return 0, true, err
+	}
+	return w.no, true, w.close()
 }
 
 func createHighWater(dir string) (*highWater, error) {

@@ -91,8 +91,13 @@ func (db *DB) isNew() (bool, error) {
 
 func openBadger(cfg *Config) (*badger.DB, error) {
 	dir := ledgerDir(cfg.Dir)
-	if err := precheck(dir); err != nil {
-		return nil, unreadable(cfg.Dir, err)
+	unlock, err := lockDir(cfg.Dir) // files change under who looks at those of another
+	if err != nil {
+		return nil, err
+	}
+	err = precheck(cfg.Dir)
+	if uerr := unlock(); err != nil || uerr != nil {
+		return nil, unreadable(cfg.Dir, errors.Join(err, uerr))
 	}
 	opt := badger.DefaultOptions(dir).
 		WithSyncWrites(syncWrites).
@@ -120,7 +125,7 @@ func openBadger(cfg *Config) (*badger.DB, error) {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "Cannot acquire directory lock"):
-		return nil, fmt.Errorf("%w: %q is held by %s; stop it, or choose another store.path", dedupe.ErrLocked, cfg.Dir, holder(dir))
+		return nil, locked(cfg.Dir)
 	case strings.Contains(text, "unsupported version"):
 		return nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
 	}
@@ -128,12 +133,12 @@ func openBadger(cfg *Config) (*badger.DB, error) {
 }
 
 func unreadable(dir string, err error) error {
-	return fmt.Errorf("open ledger %q: %w: %w; keep the directory as it is and restore a backup", dir, dedupe.ErrDamaged, err)
+	return fmt.Errorf("open ledger %q: %w: %w; keep the directory as it is, and restore a backup or run onceward ledger salvage", dir, dedupe.ErrDamaged, err)
 }
 
 // holder names the process that wrote the lock file.
 func holder(dir string) string {
-	b, err := os.ReadFile(filepath.Join(dir, "LOCK"))
+	b, err := os.ReadFile(filepath.Join(dir, lockFile))
 	if err != nil {
 		return "another process"
 	}
@@ -341,7 +346,7 @@ func (db *DB) checkHighWater() error {
 	w := db.high
 	if db.head.no < w.no {
 		return fmt.Errorf("%w: batches %d to %d were on disk and are gone, the newest left is %d of %s; "+
-			"keep the directory as it is and restore a backup", dedupe.ErrDamaged, db.head.no+1, w.no, db.head.no,
+			"keep the directory as it is, and restore a backup or run onceward ledger salvage", dedupe.ErrDamaged, db.head.no+1, w.no, db.head.no,
 			db.head.time().UTC().Format(time.RFC3339))
 	}
 	if w.no == 0 || w.no < db.cuts.Load().heads {

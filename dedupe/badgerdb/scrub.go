@@ -31,11 +31,12 @@ func (db *DB) runScrub(ctx context.Context) error {
 // the log and counted.
 func (db *DB) scrub(ctx context.Context, pause time.Duration) (bad int) {
 	for _, t := range db.kv.Tables() {
-		err := checkTable(table.NewFilename(t.ID, ledgerDir(db.cfg.Dir)))
+		path := table.NewFilename(t.ID, ledgerDir(db.cfg.Dir))
+		_, err := verifyTable(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // compacted away meanwhile
 			bad++
 			db.metrics.damage.Inc()
-			db.log.Error("ledger file is damaged: stop, keep the directory as it is and restore a backup", "error", err)
+			db.log.Error("ledger file is damaged: stop, keep the directory as it is, and restore a backup or run onceward ledger salvage", "file", path, "error", err)
 		}
 		if sleep(ctx, pause) != nil {
 			return bad
