@@ -586,3 +586,22 @@ func TestClockFarAheadForgetsNothing(t *testing.T) {
 		t.Errorf("after the hold: %v, want new", got)
 	}
 }
+
+// A ledger that only stood idle is not one whose clock ran ahead.
+func TestIdleKeepsTime(t *testing.T) {
+	clock := ledgertest.NewClock(time.Now())
+	db := start2(t, small(t.TempDir(), clock.Now))
+	defer db.Close()
+	if err := db.Commit(t.Context(), &dedupe.Batch{Requests: []*dedupe.Request{request("s", "1", "b")}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 24 {
+		clock.Advance(time.Hour)
+		if err := db.KeepTime(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := db.Stats(t.Context()); err != nil || st.Batches != 1+24 {
+		t.Errorf("a day of idling made %d batches, %v; want 1 and one an hour", st.Batches, err)
+	}
+}

@@ -14,6 +14,8 @@ const (
 	markEvery = 50 * time.Millisecond
 	// lookEvery is how often free space and the size are measured while idle.
 	lookEvery = time.Second
+	// timeEvery is how long an idle ledger goes without a batch.
+	timeEvery = time.Hour
 	// expireEvery is how often retention runs.
 	expireEvery = 5 * time.Minute
 )
@@ -82,10 +84,14 @@ func (db *DB) runMarks(ctx context.Context) error {
 func (db *DB) runUpkeep(ctx context.Context) error {
 	every := min(expireEvery, db.cfg.MinBucket)
 	next := db.cfg.Now().Add(every)
+	idle := &idleness{}
 	for {
 		db.disk.look()
 		if err := db.disk.refill(); err != nil {
 			db.log.Warn("ballast file could not be made", "error", err)
+		}
+		if err := db.keepTime(idle); err != nil {
+			return err
 		}
 		for _, target := range db.sched.Starved() {
 			if err := db.refill(ctx, target); err != nil && ctx.Err() == nil {
@@ -101,6 +107,28 @@ func (db *DB) runUpkeep(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// idleness counts the looks since the newest batch. It goes by looks, not by a
+// clock: clocks are what it is about.
+type idleness struct {
+	newest uint64
+	looks  time.Duration
+}
+
+// keepTime writes an empty batch when there was none for an hour: otherwise the
+// clock of an idle ledger would look as if it had run far ahead at the next
+// start.
+func (db *DB) keepTime(idle *idleness) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if idle.newest != db.head.no {
+		*idle = idleness{newest: db.head.no}
+	}
+	if idle.looks++; idle.newest == 0 || idle.looks*lookEvery < timeEvery || db.writable() != nil || db.disk.low() {
+		return nil
+	}
+	return db.emptyBatch()
 }
 
 func (db *DB) expireLogged(ctx context.Context) {

@@ -40,6 +40,7 @@ type Memory struct {
 	clock    *clock
 	schedule *dedupe.Schedule
 	holdTill time.Time // ledger time until which expiry is held; zero: it isn't
+	holdMark time.Time // until then, claims that stood at this time stand
 
 	// mu guards the rest.
 	mu      sync.RWMutex
@@ -133,7 +134,7 @@ func openMemory(cfg Config, d *disk) *Memory {
 	m.clock = newClock(cfg.Now, d.Mark)
 	m.schedule = dedupe.NewSchedule(m.clock.now, 0)
 	if start := m.clock.now(); !d.Mark.IsZero() && start.Sub(d.Mark) > clockLead {
-		m.holdTill = start.Add(clockHold)
+		m.holdTill, m.holdMark = start.Add(clockHold), m.disk.Mark
 	}
 	m.unknown()
 	for _, r := range d.Records {

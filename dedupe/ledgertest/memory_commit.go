@@ -119,8 +119,8 @@ func (m *Memory) nextRef(now time.Time) event.Ref {
 func (m *Memory) standing(now time.Time) dedupe.Find {
 	return func(k dedupe.Key) (dedupe.Claim, bool, error) {
 		c, ok := m.disk.Claims[k]
-		if !ok || now.Before(c.Expires) {
-			return c, ok, nil
+		if !ok || now.Before(c.Expires) || now.Before(m.holdTill) && c.Expires.After(m.holdMark) {
+			return c, ok, nil // or its end is in doubt, as the clock is
 		}
 		r, err := m.find(c.Ref)
 		return c, err == nil && c.HeldBy(r.Deliveries), nil
