@@ -30,9 +30,12 @@ func beyondLoopback(cfg *gateway.Config, src *gateway.SourceConfig, to string) [
 	return far
 }
 
-// onLoopback reports whether a URL names this machine, without asking any
-// resolver.
+// onLoopback reports whether a URL names this machine, as every unix socket
+// does, without asking any resolver.
 func onLoopback(raw string) bool {
+	if strings.HasPrefix(raw, "unix:") {
+		return true
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		return false

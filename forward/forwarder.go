@@ -177,7 +177,7 @@ func (f *Forwarder) reconcile() {
 
 func (f *Forwarder) newQueue(t *Target) *queue {
 	return &queue{
-		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.site()),
+		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.Site()),
 		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], build: newBuilder(t, f.cfg.Version),
 		transport: newTransport(t, f.cfg.Dial, f.cfg.Resolver), fail: f.fail,
 		work: make(chan item, room(t)), results: make(chan *dedupe.Result, backlog),

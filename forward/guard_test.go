@@ -97,12 +97,23 @@ func TestGuardControl(t *testing.T) {
 // IPv4 address gets answers(n), queries for IPv6 get none.
 func nameServer(t *testing.T, answers func(n int64) []netip.Addr) *net.Resolver {
 	t.Helper()
+	var n atomic.Int64
+	return answering(t, func(q dnsmessage.Type) []netip.Addr {
+		if q != dnsmessage.TypeA {
+			return nil
+		}
+		return answers(n.Add(1))
+	})
+}
+
+// answering answers look-ups of any name on loopback, by their type.
+func answering(t *testing.T, answers func(dnsmessage.Type) []netip.Addr) *net.Resolver {
+	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	var n atomic.Int64
 	go func() {
 		defer close(done)
 		buf := make([]byte, 1500)
@@ -117,13 +128,14 @@ func nameServer(t *testing.T, answers func(n int64) []netip.Addr) *net.Resolver 
 			}
 			q := msg.Questions[0]
 			out := dnsmessage.Message{Header: dnsmessage.Header{ID: msg.ID, Response: true, Authoritative: true}, Questions: msg.Questions}
-			if q.Type == dnsmessage.TypeA {
-				for _, a := range answers(n.Add(1)) {
-					out.Answers = append(out.Answers, dnsmessage.Resource{
-						Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type},
-						Body:   &dnsmessage.AResource{A: a.As4()},
-					})
+			for _, a := range answers(q.Type) {
+				body := dnsmessage.ResourceBody(&dnsmessage.AAAAResource{AAAA: a.As16()})
+				if q.Type == dnsmessage.TypeA {
+					body = &dnsmessage.AResource{A: a.As4()}
 				}
+				out.Answers = append(out.Answers, dnsmessage.Resource{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type}, Body: body,
+				})
 			}
 			if raw, err := out.Pack(); err == nil {
 				_, _ = conn.WriteTo(raw, from)

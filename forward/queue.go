@@ -71,7 +71,7 @@ func (q *queue) run(leasing, attempts context.Context) {
 		feeders.Go(func() { fd.run(leasing) })
 	}
 	for range q.target.Concurrency {
-		w := &worker{q: q, keep: newKeeper()}
+		w := &worker{q: q, keep: newKeeper(q.build.hidden)}
 		workers.Go(func() { w.run(leasing, attempts) })
 	}
 	finisher.Go(func() { q.finish(context.WithoutCancel(attempts)) })

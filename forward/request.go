@@ -49,13 +49,14 @@ type builder struct {
 	url    url.URL
 	fixed  http.Header // the target's own headers; values are never changed
 	agent  []string
-	https  bool
+	std    bool     // Go's transport carries it, not plain
+	hidden [][]byte // what an answer that is kept must not hold
 }
 
 func newBuilder(t *Target, version string) *builder {
 	b := &builder{
 		target: t, url: *t.URL, fixed: make(http.Header, len(t.Headers)),
-		agent: []string{"Onceward/" + version}, https: t.URL.Scheme == "https",
+		agent: []string{"Onceward/" + version}, std: t.standard(), hidden: t.secrets(),
 	}
 	for name, value := range t.Headers {
 		b.fixed[http.CanonicalHeaderKey(name)] = []string{string(value)}
@@ -91,7 +92,7 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 		h:    make(http.Header, ownHeaders+len(ev.Header)+len(b.fixed)),
 		vals: make([]string, 0, ownHeaders+len(ev.Header)),
 	}
-	s.pass(ev.Header, len(b.target.Signing) > 0)
+	s.pass(ev.Header, &b.target.Shape, len(b.target.Signing) > 0)
 	if _, ok := s.h[headerAgent]; !ok {
 		s.h[headerAgent] = b.agent
 	}
@@ -99,6 +100,9 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 		s.h[key] = vals
 	}
 	s.own(d, ev)
+	if b.target.Shape.CloudEvents {
+		s.cloudEvent(ev)
+	}
 	if len(b.target.Signing) > 0 {
 		id, ts := ev.Ref.String(), unixSeconds(now.Unix())
 		s.set(headerWebhookID, id)
@@ -108,7 +112,7 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 	u := b.url
 	u.RawQuery = joinQuery(u.RawQuery, ev.Query)
 	req := &http.Request{
-		Method: methodOf(ev), URL: &u, Host: u.Host, Header: s.h,
+		Method: b.method(ev), URL: &u, Host: u.Host, Header: s.h,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	return b.once(ctx, req, in.Body)
@@ -131,7 +135,7 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 // connection for the same attempt ends it.
 func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *http.Request {
 	switch {
-	case len(body) == 0 && !b.https:
+	case len(body) == 0 && !b.std:
 		req.Body = http.NoBody // plain sends it once
 	case len(body) > 0:
 		req.Body = io.NopCloser(bytes.NewReader(body))
@@ -178,6 +182,14 @@ func methodOf(ev *event.Event) string {
 	return ev.Method
 }
 
+// method is the shape's, or the event's own.
+func (b *builder) method(ev *event.Event) string {
+	if m := b.target.Shape.Method; m != "" {
+		return m
+	}
+	return methodOf(ev)
+}
+
 // joinQuery joins the target's own query and the event's, bytes unchanged but
 // for those that no request line can hold.
 func joinQuery(own, raw string) string {
@@ -214,14 +226,14 @@ func (s *headers) own(d event.Delivery, ev *event.Event) {
 
 // pass adds the stored headers of the sender that may go on. signed says that
 // the gateway signs, so that the sender's webhook-* headers stay behind.
-func (s *headers) pass(fields []event.Field, signed bool) {
+func (s *headers) pass(fields []event.Field, shape *Shape, signed bool) {
 	for i := range fields {
 		name, value := fields[i].Name, fields[i].Value
 		if !httpguts.ValidHeaderFieldName(name) || strings.IndexByte(name, '_') >= 0 || !httpguts.ValidHeaderFieldValue(value) {
 			continue
 		}
 		key := http.CanonicalHeaderKey(name)
-		if reserved(key) || signed && webhookHeader(key) || named(fields, key) {
+		if reserved(key) || senderOnly(key) || !shape.passes(key) || signed && webhookHeader(key) || named(fields, key) {
 			continue
 		}
 		s.add(key, value)

@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"bytes"
+	"encoding/base64"
 	"io"
 	"net/http"
 	"slices"
@@ -9,11 +11,34 @@ import (
 
 // keeper reads answers. It belongs to one worker.
 type keeper struct {
-	buf   []byte   // of maxHeadKept
-	names []string // reused
+	buf    []byte   // of maxHeadKept
+	names  []string // reused
+	hidden [][]byte // replaced where an answer holds them
 }
 
-func newKeeper() *keeper { return &keeper{buf: make([]byte, 0, maxHeadKept)} }
+func newKeeper(hidden [][]byte) *keeper {
+	return &keeper{buf: make([]byte, 0, maxHeadKept), hidden: hidden}
+}
+
+// minRedacted is the least length of a secret that is looked for.
+const minRedacted = 8
+
+// parts is a header's value, its last word where that is the credential, as in
+// "Bearer abc", and the password where that is a Basic one.
+func parts(value string) []string {
+	i := strings.LastIndexByte(value, ' ')
+	if i < 0 {
+		return []string{value}
+	}
+	out := []string{value, value[i+1:]}
+	if strings.EqualFold(value[:i], "Basic") {
+		pair, err := base64.StdEncoding.DecodeString(value[i+1:])
+		if _, password, ok := strings.Cut(string(pair), ":"); ok && err == nil {
+			out = append(out, password)
+		}
+	}
+	return out
+}
 
 // keep reads resp to its end, or to a bound after which the connection is
 // given up, and returns what the account keeps of it: status line, headers in
@@ -26,8 +51,26 @@ func (k *keeper) keep(resp *http.Response) []byte {
 	if resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols {
 		k.body(resp.Body)
 	}
-	return slices.Clone(k.buf)
+	return k.redacted()
 }
+
+// redacted is what was kept, with the target's secrets replaced. One that the
+// bound cut in two is replaced as well.
+func (k *keeper) redacted() []byte {
+	out := slices.Clone(k.buf)
+	for _, secret := range k.hidden {
+		out = bytes.ReplaceAll(out, secret, hiddenMark)
+		for n := min(len(secret)-1, len(out)); n >= minRedacted && len(k.buf) == maxHeadKept; n-- {
+			if bytes.HasSuffix(out, secret[:n]) {
+				out = append(out[:len(out)-n], hiddenMark...)
+				break
+			}
+		}
+	}
+	return out[:min(len(out), maxHeadKept)]
+}
+
+var hiddenMark = []byte("[redacted]")
 
 func (k *keeper) head(resp *http.Response) {
 	k.buf = k.buf[:0]

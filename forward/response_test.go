@@ -41,7 +41,7 @@ func TestKeep(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			body := &countingBody{r: strings.NewReader(tt.body)}
-			k := newKeeper()
+			k := newKeeper(nil)
 			got := string(k.keep(&http.Response{Proto: "HTTP/1.1", Status: "200 OK", StatusCode: 200, Header: tt.header, Body: body}))
 			if begin, ok := strings.CutSuffix(tt.want, "…"); ok {
 				if !strings.HasPrefix(got, begin) || len(got) != tt.size {

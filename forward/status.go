@@ -113,7 +113,7 @@ func (f *Forwarder) Status() []TargetStatus {
 	out := make([]TargetStatus, 0, len(f.targets))
 	for name, t := range f.targets {
 		s := f.states[name].snapshot(name)
-		s.Site = t.site()
+		s.Site = t.Site()
 		out = append(out, s)
 	}
 	for _, name := range open {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -87,6 +88,10 @@ type Target struct {
 	// TLS is the client configuration of https targets; nil is the
 	// system's. It is copied.
 	TLS *tls.Config
+	// Way is how it is reached; zero is directly.
+	Way Way
+	// Shape is how events become requests; zero is as they came.
+	Shape Shape
 }
 
 // Schedule is exponential backoff with full jitter: the n-th retry waits a
@@ -106,7 +111,7 @@ func (t Target) normal() (Target, error) {
 	setDefault(&t.Schedule.Factor, DefaultFactor)
 	setDefault(&t.Schedule.Max, max(DefaultMaxDelay, t.Schedule.Initial))
 	setDefault(&t.GiveUp, DefaultGiveUp)
-	if err := errors.Join(t.checkURL(), t.checkNumbers(), t.checkStatuses(), t.checkHeaders()); err != nil {
+	if err := errors.Join(t.checkURL(), t.checkNumbers(), t.checkStatuses(), t.checkHeaders(), t.checkWay(), t.Shape.check()); err != nil {
 		return t, fmt.Errorf("target %q: %w", t.Name, err)
 	}
 	return t, nil
@@ -172,7 +177,7 @@ func (t Target) checkHeaders() error {
 		switch key := http.CanonicalHeaderKey(name); {
 		case !httpguts.ValidHeaderFieldName(name):
 			errs = append(errs, fmt.Errorf("header %q: is not a header name", name))
-		case reserved(key) || len(t.Signing) > 0 && webhookHeader(key):
+		case reserved(key) || len(t.Signing) > 0 && webhookHeader(key) || t.Shape.CloudEvents && strings.HasPrefix(key, "Ce-"):
 			errs = append(errs, fmt.Errorf("header %q: is set by the gateway", name))
 		case !httpguts.ValidHeaderFieldValue(string(value)):
 			errs = append(errs, fmt.Errorf("header %q: value holds control characters", name))
@@ -185,7 +190,3 @@ func (t Target) checkHeaders() error {
 	}
 	return errors.Join(errs...)
 }
-
-// site is what may be said of a target's URL: for some, the path is the
-// credential.
-func (t Target) site() string { return t.URL.Scheme + "://" + t.URL.Host }

@@ -2,7 +2,6 @@ package forward
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"time"
@@ -19,6 +18,7 @@ const (
 	maxDrain       = 64 << 10
 	maxHeadKept    = 4 << 10
 	fallbackDialer = 300 * time.Millisecond
+	pingTimeout    = 15 * time.Second
 )
 
 // DialFunc opens a connection, as net.Dialer.DialContext does.
@@ -36,6 +36,13 @@ func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) roundTripper
 			ControlContext: guard{allow: t.Allow}.control,
 		}
 		dial = d.DialContext
+		if t.Way.Socket != "" {
+			dial = (&net.Dialer{Timeout: d.Timeout}).DialContext
+		}
+	}
+	if t.Way.Socket != "" {
+		inner := dial
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return inner(ctx, "unix", t.Way.Socket) }
 	}
 	tr := &http.Transport{
 		DialContext:            dial,
@@ -47,12 +54,16 @@ func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) roundTripper
 		MaxResponseHeaderBytes: maxAnswerHead,
 		ReadBufferSize:         bufferSize,
 		WriteBufferSize:        bufferSize,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        t.clientTLS(),
+		TLSHandshakeTimeout:    min(dialTimeout, t.Timeout),
+		// A connection whose other end is gone is found out by a ping, and not
+		// by the time-outs of all that is on it.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 	}
-	if t.TLS != nil {
-		tr.TLSClientConfig = t.TLS.Clone()
+	if t.Way.Proxy != nil {
+		tr.Proxy = http.ProxyURL(t.Way.Proxy)
 	}
-	if t.URL.Scheme == "http" {
+	if !t.standard() {
 		return &plain{dial: dial, large: tr}
 	}
 	return tr

@@ -58,6 +58,7 @@ func (c *Config) fill() {
 			v.ID = name
 			t.Headers[name] = v
 		}
+		t.Auth.label()
 		orDefault(&t.Timeout, 30*time.Second)
 		orDefault(&t.Initial, time.Second)
 		orDefault(&t.Max, time.Hour)

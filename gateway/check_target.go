@@ -31,6 +31,7 @@ func (c *checker) targets() {
 		c.targetHeaders(t, n)
 		c.targetSchedule(t, n)
 		c.signing(t, n.get("signing_secrets"))
+		c.outbound(t, n)
 		if t.Name != "" && !used[t.Name] {
 			c.rep.warn(n.or("name"), "no source sends to target "+strconv.Quote(t.Name), "name it in the targets of a source, or remove it")
 		}
@@ -54,6 +55,10 @@ var metadataHosts = []string{"metadata", "metadata.google.internal", "instance-d
 // credential.
 func (c *checker) targetURL(t *TargetConfig, n *node) {
 	at := n.or("url")
+	if strings.HasPrefix(t.URL, unixScheme) {
+		c.unixURL(t, n)
+		return
+	}
 	u, err := url.Parse(t.URL)
 	switch {
 	case t.URL == "":

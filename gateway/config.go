@@ -207,6 +207,7 @@ type TargetConfig struct {
 	Allow []Prefix `toml:"allow,omitzero"`
 	// Formerly are old names of this target; their deliveries go to it.
 	Formerly []string `toml:"formerly,omitzero"`
+	OutboundConfig
 }
 
 // SecretConfig is one secret: in TOML a string, or a table of id, value,

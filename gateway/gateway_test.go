@@ -75,7 +75,11 @@ type running struct {
 // run starts a gateway and stops it when the test ends.
 func run(t *testing.T, toml string, o Options) *running {
 	t.Helper()
-	cfg := parsed(t, toml)
+	return runConfig(t, parsed(t, toml), o)
+}
+
+func runConfig(t *testing.T, cfg *Config, o Options) *running {
+	t.Helper()
 	o.Env = testEnv
 	g, err := New(cfg, o)
 	if err != nil {

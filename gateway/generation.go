@@ -3,7 +3,6 @@ package gateway
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -39,6 +38,7 @@ func build(cfg *Config, old *generation, fetch func(source string) verify.Fetche
 	}
 	for i := range cfg.Targets {
 		t, err := cfg.Targets[i].build()
+		t.TLS = gen.clientTLS(&cfg.Targets[i], old)
 		if err != nil {
 			return nil, fmt.Errorf("target %q: %w", cfg.Targets[i].Name, err)
 		}
@@ -84,21 +84,22 @@ func guardOf(word string) dedupe.Guard {
 
 // build is the target as the forwarder takes it.
 func (t *TargetConfig) build() (forward.Target, error) {
-	u, err := url.Parse(t.URL)
+	u, socket, err := t.place()
 	if err != nil {
-		return forward.Target{}, fmt.Errorf("url can't be parsed") // the error of Parse would show it
+		return forward.Target{}, err
 	}
 	out := forward.Target{
 		Name: t.Name, URL: u, Timeout: time.Duration(t.Timeout), Concurrency: t.Concurrency,
 		Schedule: forward.Schedule{Initial: time.Duration(t.Initial), Factor: t.Factor, Max: time.Duration(t.Max)},
 		GiveUp:   time.Duration(t.GiveUpAfter), DeadOn: t.DeadOn, RetryOn: t.RetryOn, Former: t.Formerly, Allow: prefixes(t.Allow),
 	}
-	if len(t.Headers) > 0 {
-		out.Headers = make(map[string]forward.Secret, len(t.Headers))
+	if len(t.Headers) > 0 || t.Auth.header() != "" {
+		out.Headers = make(map[string]forward.Secret, len(t.Headers)+1)
 	}
 	for name, v := range t.Headers {
 		out.Headers[name] = forward.Secret(v.Value.Reveal())
 	}
+	t.outbound(&out, socket)
 	for _, s := range t.SigningSecrets {
 		sec, err := forward.ParseSigningSecret(s.Value.Reveal())
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -67,6 +68,9 @@ func (c *Config) redacted() *Config {
 	for i := range out.Targets {
 		if u := c.tree.get("target").item(i).get("url"); u != nil && u.expanded {
 			out.Targets[i].URL = "[redacted:url]"
+		}
+		if p := c.tree.get("target").item(i).get("proxy"); p != nil && (p.expanded || strings.Contains(p.text, "@")) {
+			out.Targets[i].Proxy = "[redacted:proxy]"
 		}
 	}
 	return &out
