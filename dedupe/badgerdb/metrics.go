@@ -7,7 +7,6 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	expire      *prometheus.CounterVec
 	keysExpired prometheus.Counter
-	clockHold   prometheus.Counter
 	damage      prometheus.Counter
 }
 
@@ -17,9 +16,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "onceward_store_gc_runs_total", Help: "Runs of retention, by result."}, []string{"result"}),
 		keysExpired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_sync_keys_expired_total", Help: "Keys of synchronous routes that were dropped after their window."}),
-		clockHold: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "onceward_clock_jumps_total", Help: "Starts with a clock far ahead of the ledger's mark.",
-			ConstLabels: prometheus.Labels{"direction": "forward"}}),
 		damage: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_store_damage_total", Help: "Records found missing or failing their checksum."}),
 	}
@@ -27,7 +23,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.expire.WithLabelValues(r)
 	}
 	if reg != nil {
-		reg.MustRegister(m.expire, m.keysExpired, m.clockHold, m.damage)
+		reg.MustRegister(m.expire, m.keysExpired, m.damage)
 	}
 	return m
 }

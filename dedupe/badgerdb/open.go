@@ -178,7 +178,6 @@ func (db *DB) load() error {
 	db.clock.init(db.cfg.Now, mark)
 	if ahead := db.cfg.Now().Sub(mark); !mark.IsZero() && ahead > clockHoldAfter {
 		db.holdUntil, db.holdMark = db.clock.now().Add(clockHold), mark
-		db.metrics.clockHold.Inc()
 		db.log.Warn("clock is far ahead of the ledger: nothing is dropped or forgotten for an hour",
 			"ahead", ahead.Round(time.Second), "mark", mark.UTC(), "until", db.holdUntil.UTC())
 	}
