@@ -188,8 +188,9 @@ func (w *Writer) enqueue(l *waitList, q *waiter) error {
 	w.mu.Lock()
 	switch {
 	case w.closed != nil:
+		err := w.closed // read under mu: a failing commit replaces it
 		w.mu.Unlock()
-		return w.closed
+		return err
 	case l == &w.keys && q.claims() && l.len >= w.cfg.Queue:
 		w.mu.Unlock()
 		return ErrOverloaded

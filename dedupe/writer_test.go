@@ -784,3 +784,39 @@ func TestWriterAllocates(t *testing.T) {
 		t.Errorf("%v allocations for one request, want less than 2", n)
 	}
 }
+
+// TestFailingWhileClosed: a commit that fails after the writer was told to
+// stop changes what later callers are told while they ask. The race detector
+// is the judge.
+func TestFailingWhileClosed(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		w, err := dedupe.NewWriter(dedupe.WriterConfig{Ledger: commitFunc(func(context.Context, *dedupe.Batch) error {
+			return errors.New("disk broke")
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				for range 50 {
+					err := w.Accept(t.Context(), &dedupe.Request{Items: make([]dedupe.Item, 1)})
+					if !errors.Is(err, dedupe.ErrFatal) && !errors.Is(err, dedupe.ErrClosed) {
+						t.Errorf("got %v, want that the ledger failed or is closed", err)
+					}
+				}
+			})
+		}
+		cancel()
+		if err := w.Run(ctx); err != nil && !errors.Is(err, dedupe.ErrFatal) {
+			t.Errorf("run: %v", err)
+		}
+		callers.Wait()
+	}
+}
+
+type commitFunc func(context.Context, *dedupe.Batch) error
+
+func (f commitFunc) Commit(ctx context.Context, b *dedupe.Batch) error { return f(ctx, b) }
