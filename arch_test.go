@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"event":             {},
 	"verify":            {},
 	"torture":           {},
+	"simulation":        {}, // tests alone: they may import anything
 }
 
 // alone are the packages whose tests, too, import nothing else of ours.
