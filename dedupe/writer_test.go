@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -790,26 +791,39 @@ func TestWriterAllocates(t *testing.T) {
 // is the judge.
 func TestFailingWhileClosed(t *testing.T) {
 	t.Parallel()
-	for range 20 {
-		w, err := dedupe.NewWriter(dedupe.WriterConfig{Ledger: commitFunc(func(context.Context, *dedupe.Batch) error {
-			return errors.New("disk broke")
+	for range 200 {
+		var stopping atomic.Bool
+		w, err := dedupe.NewWriter(dedupe.WriterConfig{Ledger: commitFunc(func(_ context.Context, b *dedupe.Batch) error {
+			if stopping.Load() {
+				return errors.New("disk broke")
+			}
+			for _, r := range b.Requests {
+				r.Outcomes = make([]dedupe.Outcome, len(r.Items))
+			}
+			return nil
 		})})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var callers sync.WaitGroup
-		for range 4 {
+		for range 8 {
 			callers.Go(func() {
-				for range 50 {
+				for refused := 0; refused < 20; {
 					err := w.Accept(t.Context(), &dedupe.Request{Items: make([]dedupe.Item, 1)})
-					if !errors.Is(err, dedupe.ErrFatal) && !errors.Is(err, dedupe.ErrClosed) {
+					if err == nil {
+						continue
+					}
+					if refused++; !errors.Is(err, dedupe.ErrFatal) && !errors.Is(err, dedupe.ErrClosed) {
 						t.Errorf("got %v, want that the ledger failed or is closed", err)
 					}
 				}
 			})
 		}
-		cancel()
+		go func() {
+			stopping.Store(true)
+			cancel()
+		}()
 		if err := w.Run(ctx); err != nil && !errors.Is(err, dedupe.ErrFatal) {
 			t.Errorf("run: %v", err)
 		}
