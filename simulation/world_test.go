@@ -186,10 +186,14 @@ func (w *world) boot(l engine) error {
 // starts the next.
 func (w *world) kill() error {
 	w.booted.Store(w.skew.Load())
-	next := w.now.ledger.revive() // from here on the old process commits nothing
+	old := w.now.ledger
+	next := old.revive() // from here on the old process commits nothing
 	w.kills++
 	w.now.stop(true)
 	w.senders.Wait()
+	if err := old.Close(); err != nil && !errors.Is(err, dedupe.ErrFatal) {
+		return err
+	}
 	return w.boot(next)
 }
 
