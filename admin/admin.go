@@ -49,6 +49,11 @@ type Config struct {
 	// it they are refused.
 	Route func(ev *event.Event, body func() ([]byte, error)) []string
 
+	// TestTarget sends one test request to a target. Its error is
+	// dedupe.ErrNotFound for a name that is none. May be nil: then there are no
+	// tests.
+	TestTarget func(ctx context.Context, name string) (TargetTest, error)
+
 	// TokenHash is HashToken of the bearer token; TokenFile is the file the
 	// token stands in. Exactly one is required, and no token may be empty.
 	TokenHash [sha256.Size]byte

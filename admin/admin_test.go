@@ -775,13 +775,14 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		"POST /api/v1/events/evt_1/cancel", "GET /api/v1/deliveries", "POST /api/v1/replays", "GET /api/v1/sources",
 		"GET /api/v1/targets", "GET /api/v1/refusals", "GET /api/v1/refusals/x", "GET /api/v1/status", "GET /api/v1/health",
 		"GET /api/v1/version", "POST /api/v1/reload", "POST /api/v1/-/reload", "POST /-/reload", "POST /api/v1/check",
+		"POST /api/v1/targets/billing/test",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		resp, body := b.do(method, path, "", func(r *http.Request) { r.Header.Del("Authorization") })
 		b.wantCode(route, resp, body, 401, admin.CodeUnauthorized)
 		checked = append(checked, route)
 	}
-	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id")) {
+	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/")) {
 		t.Errorf("routes that need the token are\n%v\nchecked were\n%v", got, checked)
 	}
 }

@@ -164,6 +164,12 @@ func (c *Client) Targets(ctx context.Context) ([]Target, error) {
 	return p.Items, err
 }
 
+// TestTarget sends one test request to a target. A target that does not answer
+// is no error: see Outcome.
+func (c *Client) TestTarget(ctx context.Context, name string) (TargetTest, error) {
+	return post[TargetTest](ctx, c, "/targets/"+escape(name)+"/test", nil, nil)
+}
+
 // RefusalFilter selects refusals. Since is a time or an age, as in Filter.
 type RefusalFilter struct {
 	Source string

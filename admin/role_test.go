@@ -32,7 +32,7 @@ func TestRoles(t *testing.T) {
 		"GET /api/v1/deliveries": viewer, "GET /api/v1/sources": viewer, "GET /api/v1/targets": viewer,
 		"GET /api/v1/refusals": viewer, "GET /api/v1/refusals/x": viewer, "GET /api/v1/status": viewer,
 		"GET /api/v1/health": viewer, "GET /api/v1/version": viewer,
-		"GET /api/v1/events/evt_1/body": operator, "POST /api/v1/events/evt_1/cancel": operator, "POST /api/v1/replays": operator,
+		"GET /api/v1/events/evt_1/body": operator, "POST /api/v1/events/evt_1/cancel": operator, "POST /api/v1/replays": operator, "POST /api/v1/targets/billing/test": operator,
 		"POST /api/v1/reload": all, "POST /api/v1/-/reload": all, "POST /-/reload": all, "POST /api/v1/check": all,
 	} {
 		method, path, _ := strings.Cut(route, " ")

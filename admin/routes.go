@@ -38,6 +38,7 @@ func (a *Admin) routes() []route {
 		{post, apiPrefix + "/replays", asOperator, a.replay},
 		{get, apiPrefix + "/sources", asViewer, a.listSources},
 		{get, apiPrefix + "/targets", asViewer, a.listTargets},
+		{post, apiPrefix + "/targets/:name/test", asOperator, a.testTarget},
 		{get, apiPrefix + "/refusals", asViewer, a.listRefusals},
 		{get, apiPrefix + "/refusals/:id", asViewer, a.getRefusal},
 		{get, apiPrefix + "/status", asViewer, a.status},

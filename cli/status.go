@@ -187,7 +187,7 @@ func (a *app) sourcesCmd() *cobra.Command {
 }
 
 func (a *app) targetsCmd() *cobra.Command {
-	return leaf("targets", "List the targets", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	c := leaf("targets", "List the targets", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		return a.call(ctx, func(c *admin.Client) error {
 			items, err := c.Targets(ctx)
 			if err != nil {
@@ -201,4 +201,6 @@ func (a *app) targetsCmd() *cobra.Command {
 			})
 		})
 	})
+	c.AddCommand(a.targetTestCmd())
+	return c
 }

@@ -25,25 +25,36 @@ const (
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // newTransport is a target's own transport: nothing is shared with another
-// target, the environment's proxies are ignored, nothing is decompressed, and
-// HTTP/2 is spoken only where TLS negotiates it.
+// target.
 func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) roundTripper {
-	if dial == nil {
-		d := &net.Dialer{
-			Timeout:        min(dialTimeout, t.Timeout),
-			FallbackDelay:  fallbackDialer,
-			Resolver:       resolver,
-			ControlContext: guard{allow: t.Allow}.control,
-		}
-		dial = d.DialContext
-		if t.Way.Socket != "" {
-			dial = (&net.Dialer{Timeout: d.Timeout}).DialContext
-		}
+	dial = newDial(t, dial, resolver)
+	tr := newStandard(t, dial)
+	if !t.standard() {
+		return &plain{dial: dial, large: tr}
 	}
+	return tr
+}
+
+// newDial opens a target's connections: past the egress guard, or to its
+// socket. Dial, when not nil, takes the place of the dialer.
+func newDial(t *Target, dial DialFunc, resolver *net.Resolver) DialFunc {
+	d := &net.Dialer{Timeout: min(dialTimeout, t.Timeout)}
 	if t.Way.Socket != "" {
-		inner := dial
-		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return inner(ctx, "unix", t.Way.Socket) }
+		if dial == nil {
+			dial = d.DialContext
+		}
+		return func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", t.Way.Socket) }
 	}
+	if dial != nil {
+		return dial
+	}
+	d.FallbackDelay, d.Resolver, d.ControlContext = fallbackDialer, resolver, guard{allow: t.Allow}.control
+	return d.DialContext
+}
+
+// newStandard is Go's transport: the environment's proxies are ignored, nothing
+// is decompressed, and HTTP/2 is spoken only where TLS negotiates it.
+func newStandard(t *Target, dial DialFunc) *http.Transport {
 	tr := &http.Transport{
 		DialContext:            dial,
 		DisableCompression:     true,
@@ -62,9 +73,6 @@ func newTransport(t *Target, dial DialFunc, resolver *net.Resolver) roundTripper
 	}
 	if t.Way.Proxy != nil {
 		tr.Proxy = http.ProxyURL(t.Way.Proxy)
-	}
-	if !t.standard() {
-		return &plain{dial: dial, large: tr}
 	}
 	return tr
 }

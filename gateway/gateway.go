@@ -294,7 +294,8 @@ func (g *Gateway) makeAdmin() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder},
-		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
+		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TestTarget: g.testTarget,
+		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,
 		Log: g.log, Build: buildOf(g.opts), Now: g.opts.Now,
 	})
