@@ -135,6 +135,8 @@ type DB struct {
 	syncs   atomic.Pointer[[]uint32]
 	startNo uint64 // number of the last batch of earlier runs; read-only after Open
 
+	salvages []salvageMark // what may have been lost before this ledger was salvaged
+
 	startLow, startLast event.Ref // what rebuild reads: the open deliveries of earlier runs
 
 	lowAt     time.Time     // ledger time of the last mark, under mu

@@ -90,16 +90,29 @@ func (db *DB) isNew() (bool, error) {
 }
 
 func openBadger(cfg *Config) (*badger.DB, error) {
-	dir := ledgerDir(cfg.Dir)
 	unlock, err := lockDir(cfg.Dir) // files change under who looks at those of another
 	if err != nil {
 		return nil, err
 	}
 	err = precheck(cfg.Dir)
-	if uerr := unlock(); err != nil || uerr != nil {
-		return nil, unreadable(cfg.Dir, errors.Join(err, uerr))
+	if err = errors.Join(err, unlock()); err == nil {
+		var kv *badger.DB
+		if kv, err = badger.Open(engine(cfg)); err == nil {
+			return kv, nil
+		}
 	}
-	opt := badger.DefaultOptions(dir).
+	switch text := err.Error(); {
+	case strings.Contains(text, "Cannot acquire directory lock"):
+		return nil, locked(cfg.Dir)
+	case strings.Contains(text, "unsupported version"):
+		return nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
+	}
+	return nil, unreadable(cfg.Dir, err)
+}
+
+// engine is how Badger is run, always.
+func engine(cfg *Config) badger.Options {
+	return badger.DefaultOptions(ledgerDir(cfg.Dir)).
 		WithSyncWrites(syncWrites).
 		WithDetectConflicts(false). // one writer
 		WithNumVersionsToKeep(1).
@@ -118,18 +131,6 @@ func openBadger(cfg *Config) (*badger.DB, error) {
 		WithCompactL0OnClose(false).
 		WithMetricsEnabled(false). // process-global counters
 		WithLogger(kvLogger{cfg.Log.With("component", "badger")})
-	kv, err := badger.Open(opt)
-	if err == nil {
-		return kv, nil
-	}
-	text := err.Error()
-	switch {
-	case strings.Contains(text, "Cannot acquire directory lock"):
-		return nil, locked(cfg.Dir)
-	case strings.Contains(text, "unsupported version"):
-		return nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
-	}
-	return nil, unreadable(cfg.Dir, err)
 }
 
 func unreadable(dir string, err error) error {
@@ -269,6 +270,9 @@ func (db *DB) loadFrom(txn *badger.Txn) error {
 	db.events, db.sealed = db.head.events, map[uint64]uint64{}
 	if db.head.writer == db.writer {
 		db.nextAct = db.head.acts
+	}
+	if db.salvages, err = salvageMarks(txn); err != nil {
+		return err
 	}
 	db.claims, err = claimBuckets(txn)
 	if err != nil {

@@ -109,13 +109,13 @@ func (l *rawLog) committed(f func(rawEntry)) (stop int) {
 	}
 }
 
-// every calls f for every entry that verifies, looking on behind damage. It
-// calls lost for every stretch that does not.
-func (l *rawLog) every(f func(rawEntry), lost func(from, to int)) {
+// every calls f for every entry that verifies, looking on behind damage, until
+// it returns false. It calls lost for every stretch that does not verify.
+func (l *rawLog) every(f func(rawEntry) bool, lost func(from, to int)) {
 	for l.at < len(l.data) {
 		if e, ok := l.next(); ok {
-			if e.meta&metaFin == 0 {
-				f(e)
+			if e.meta&metaFin == 0 && !f(e) {
+				return
 			}
 			continue
 		}

@@ -100,6 +100,9 @@ func (db *DB) bodyBucket(txn *badger.Txn, ev *event.Event, c class) (uint32, err
 // pruned, or damage.
 func (db *DB) absent(txn *badger.Txn, ref event.Ref) error {
 	h, err := db.headOf(txn, ref)
+	if err != nil && !errors.Is(err, dedupe.ErrDamaged) && db.inDoubt(ref) {
+		return fmt.Errorf("%w: event %s, if it was accepted, was lost before this ledger was salvaged, or pruned since", dedupe.ErrDamaged, ref)
+	}
 	if err != nil {
 		return err
 	}
