@@ -25,11 +25,9 @@ func (g *Gateway) openLedger() (ledger, error) {
 		if err := privateDir(dir); err != nil {
 			return nil, err
 		}
-		db, err := badgerdb.Open(badgerdb.Config{
-			Dir: dir, Log: g.log.With("component", "ledger"), Now: g.opts.Now,
-			Reserve: int64(cfg.Store.Reserve), Ballast: int64(cfg.Store.Ballast),
-			Registerer: g.opts.Registry, Retention: RetentionConfig{}.over(cfg.Retention),
-		})
+		engine := embedded(cfg, g.log, g.opts.Now)
+		engine.Registerer = g.opts.Registry
+		db, err := badgerdb.Open(engine)
 		if err != nil {
 			return nil, err // it names the directory
 		}

@@ -68,6 +68,9 @@ func Open(cfg Config) (*DB, error) {
 	return db, nil
 }
 
+// Files names what a ledger keeps in its data directory.
+func Files() []string { return []string{"ledger", "highwater", "onwire", "ballast"} }
+
 func ledgerDir(dir string) string { return filepath.Join(dir, "ledger") }
 
 // isNew reports whether no ledger was ever made here, or its making was cut

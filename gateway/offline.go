@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/badgerdb"
+)
+
+// embedded is how the embedded ledger of a configuration is opened.
+func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Config {
+	return badgerdb.Config{
+		Dir: cfg.StorePath(), Log: log.With("component", "ledger"), Now: now,
+		Reserve: int64(cfg.Store.Reserve), Ballast: int64(cfg.Store.Ballast),
+		Retention: RetentionConfig{}.over(cfg.Retention),
+	}
+}
+
+// InspectLedger reads the whole ledger of a configuration whose gateway is
+// stopped and reports every fault. dedupe.ErrLocked says that it isn't stopped.
+func InspectLedger(ctx context.Context, cfg *Config, log *slog.Logger) (dedupe.CheckReport, error) {
+	if cfg.Store.Driver != driverBadger {
+		return dedupe.CheckReport{}, fmt.Errorf("a ledger of driver %q is looked at by its gateway while it runs, and by the tools of its database", cfg.Store.Driver)
+	}
+	return badgerdb.Inspect(ctx, embedded(cfg, log, nil))
+}
+
+// SalvageLedger writes what verifies of a damaged ledger as a new one in the
+// directory to, with the other files of its data directory, such as secrets
+// that providers handed over. The damaged one is not changed.
+func SalvageLedger(ctx context.Context, cfg *Config, to string, log *slog.Logger) (dedupe.SalvageReport, error) {
+	if cfg.Store.Driver != driverBadger {
+		return dedupe.SalvageReport{}, fmt.Errorf("a ledger of driver %q is salvaged by the tools of its database", cfg.Store.Driver)
+	}
+	from := cfg.StorePath()
+	if inside(from, to) {
+		return dedupe.SalvageReport{}, fmt.Errorf("%q is in the data directory itself: name one outside", to)
+	}
+	report, err := badgerdb.Salvage(ctx, embedded(cfg, log, nil), to)
+	if err != nil {
+		return report, err
+	}
+	return report, copyBeside(from, to)
+}
+
+func inside(dir, path string) bool {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	path, err = filepath.Abs(path)
+	return err == nil && (path == dir || strings.HasPrefix(path, dir+string(filepath.Separator)))
+}
+
+// copyBeside copies what a data directory holds beside its ledger.
+func copyBeside(from, to string) error {
+	own := badgerdb.Files()
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		switch {
+		case err != nil || name == ".":
+			return err
+		case slices.Contains(own, name) && d.IsDir():
+			return filepath.SkipDir
+		case slices.Contains(own, name) || !d.IsDir() && !d.Type().IsRegular():
+			return nil
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		}
+		return copyFile(path, filepath.Join(to, name))
+	})
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
