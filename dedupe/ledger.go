@@ -51,6 +51,9 @@ type Lease struct {
 	Delivery event.Delivery
 	Token    uint64
 	Until    time.Time // ledger time
+	// Size is the length of the event's body, so that room for it can be had
+	// before it is loaded; 0 where the ledger doesn't know.
+	Size int64
 }
 
 // Result ends a lease with one recorded attempt.

@@ -15,6 +15,7 @@ type Entry struct {
 	Due        int64 // ledger time of the next attempt, Unix ms
 	Opened     int64 // ledger time at which this generation was opened, Unix ms
 	Attempts   uint32
+	Size       uint32 // of the event's body; bodies are far smaller than it can say
 	Generation uint16
 	NewKey     bool
 	Class      uint8 // the engine's own note of where the event's records stand
@@ -207,7 +208,7 @@ func (s *Schedule) Lease(target string, n int, ttl time.Duration) (leases []Leas
 		q.tokens++
 		q.leased[e.Ref] = lease{entry: e, token: q.tokens, until: until}
 		q.ends(leaseEnd{e.Ref, q.tokens, until})
-		leases = append(leases, Lease{Delivery: e.Delivery(target), Token: q.tokens, Until: time.UnixMilli(until)})
+		leases = append(leases, Lease{Delivery: e.Delivery(target), Token: q.tokens, Until: time.UnixMilli(until), Size: int64(e.Size)})
 	}
 	if due, ok := q.nextDue(); ok {
 		next = time.UnixMilli(due)

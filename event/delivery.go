@@ -110,6 +110,7 @@ const (
 	OutcomeBlocked      Outcome = "blocked"        // refused by the egress guard
 	OutcomeInterrupted  Outcome = "interrupted"    // cut by our own stop
 	OutcomeMissing      Outcome = "target_missing" // gave up: no such target is configured
+	OutcomeGaveUp       Outcome = "gave_up"        // gave up while the target was paused or its breaker open; nothing was sent
 	OutcomeDamaged      Outcome = "body_damaged"   // the stored body failed its check; nothing was sent
 	OutcomeUnknown      Outcome = "unknown"        // sent, and the answer was never recorded
 )
@@ -117,7 +118,7 @@ const (
 // Outcomes lists every outcome.
 func Outcomes() []Outcome {
 	return []Outcome{Outcome2xx, Outcome3xx, Outcome4xx, Outcome5xx, OutcomeTimeout, OutcomeConnectError,
-		OutcomeTLSError, OutcomeDNSError, OutcomeBlocked, OutcomeInterrupted, OutcomeMissing, OutcomeDamaged, OutcomeUnknown}
+		OutcomeTLSError, OutcomeDNSError, OutcomeBlocked, OutcomeInterrupted, OutcomeMissing, OutcomeGaveUp, OutcomeDamaged, OutcomeUnknown}
 }
 
 // Attempt is one HTTP request on the wire for a delivery. It never changes

@@ -3,6 +3,8 @@ package forward
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -25,25 +27,41 @@ type answer struct {
 }
 
 // run attempts what the feeders lease until the queue's channel is closed.
-// Once leasing has ended it gives leases back instead.
+// Once leasing has ended, or while the target is held back, it gives leases
+// back instead.
 func (w *worker) run(leasing, attempts context.Context) {
 	for it := range w.q.work {
 		it.from.took()
-		if leasing.Err() != nil {
-			w.q.release(it.lease)
-			continue
-		}
-		if r := w.attempt(attempts, it.lease); r != nil {
+		if r := w.take(leasing, attempts, it); r != nil {
 			w.q.results <- r
 		}
 	}
 }
 
-// attempt makes the attempt that l allows and returns its result, or nil when
-// there was none: the lease was lost before it, or the event could not be
-// read now.
-func (w *worker) attempt(ctx context.Context, l dedupe.Lease) *dedupe.Result {
+// take makes an attempt once there is room for its body among those of the
+// target, if the target may be attempted then.
+func (w *worker) take(leasing, attempts context.Context, it item) *dedupe.Result {
 	q := w.q
+	room, ok := q.share.take(leasing, it.lease.Size)
+	defer room.free()
+	if !ok || leasing.Err() != nil {
+		q.state.gate.abandon(it.probe)
+		q.release(it.lease)
+		return nil
+	}
+	if !q.state.gate.admit(it.probe) {
+		q.release(it.lease)
+		return nil
+	}
+	defer q.state.gate.done(it.probe)
+	return w.attempt(attempts, it, &room)
+}
+
+// attempt makes the attempt that a lease allows and returns its result, or nil
+// when there was none: the lease was lost before it, or the event could not be
+// read now.
+func (w *worker) attempt(ctx context.Context, it item, room *room) *dedupe.Result {
+	q, l := w.q, it.lease
 	if !q.secure(ctx, &l) {
 		return nil
 	}
@@ -55,6 +73,7 @@ func (w *worker) attempt(ctx context.Context, l dedupe.Lease) *dedupe.Result {
 		q.unloaded(l, err)
 		return nil
 	}
+	room.grow(len(in.Body))
 	if q.faults.Load() != 0 {
 		q.faults.Store(0)
 	}
@@ -70,7 +89,7 @@ func (w *worker) attempt(ctx context.Context, l dedupe.Lease) *dedupe.Result {
 		Number: l.Delivery.Attempts + 1, StartedAt: start, Duration: q.now().Sub(start),
 		Status: a.status, Outcome: a.outcome, Error: a.text, Response: a.head,
 	}}
-	q.decide(r, a)
+	q.decide(r, a, it.probe)
 	q.state.end(&r.Attempt)
 	q.logAttempt(l.Delivery, &r.Attempt)
 	return r
@@ -97,18 +116,46 @@ func (w *worker) send(parent context.Context, d event.Delivery, in dedupe.Loaded
 	return a
 }
 
-// decide sets what the attempt means for the delivery. An interrupted one is
-// due at once: it says nothing about the target.
-func (q *queue) decide(r *dedupe.Result, a answer) {
-	switch q.target.judge(a.status, a.outcome) {
+// decide sets what the attempt means for the delivery and tells the breaker.
+// An interrupted one is due at once: it says nothing about the target. While
+// the breaker is open no delivery dies of an answer that speaks against the
+// target: it waits with the others.
+func (q *queue) decide(r *dedupe.Result, a answer, probe uint64) {
+	v := q.target.judge(a.status, a.outcome)
+	sick := q.target.sick(a.status, a.outcome, v)
+	if q.judged(r, a, sick, probe) && sick {
+		v = retry
+	}
+	switch v {
 	case deliver:
 		r.State = event.Delivered
 	case die:
 		r.State = event.Dead
 	case retry:
 		q.postpone(r, a)
+	case hold:
+		r.State = event.Pending
+		q.hold("gateway", fmt.Sprintf("the target answered %d", a.status))
 	}
 	r.Attempt.State, r.Attempt.RetryIn = r.State, r.Delay
+}
+
+// judged tells the breaker of a result and reports whether it is open.
+func (q *queue) judged(r *dedupe.Result, a answer, sick bool, probe uint64) (open bool) {
+	switch a.outcome {
+	case event.OutcomeInterrupted, event.OutcomeDamaged:
+		_, open, _ = q.state.gate.held()
+		return open
+	}
+	what := string(a.outcome)
+	if sick && a.status != 0 {
+		what = "status " + strconv.Itoa(a.status)
+	}
+	changed, open := q.state.gate.judged(sick, probe, moment{q.ledger.Now(), q.now()}, what)
+	if changed {
+		q.save()
+	}
+	return open
 }
 
 func (q *queue) postpone(r *dedupe.Result, a answer) {
@@ -124,13 +171,17 @@ func (q *queue) postpone(r *dedupe.Result, a answer) {
 	r.Delay = delay
 }
 
-// age is ledger time since the delivery was opened.
+// age is for how long the delivery's give-up clock has run.
 func (q *queue) age(d event.Delivery) time.Duration {
-	opened := d.OpenedAt
-	if opened.IsZero() {
-		opened = d.Event.Time()
+	now, opened := q.ledger.Now(), opened(d)
+	return now.Sub(opened) - q.state.gate.stopped(opened, now)
+}
+
+func opened(d event.Delivery) time.Time {
+	if d.OpenedAt.IsZero() {
+		return d.Event.Time()
 	}
-	return q.ledger.Now().Sub(opened)
+	return d.OpenedAt
 }
 
 // secure makes sure that l outlives an attempt and the commit of its result,

@@ -1,13 +1,19 @@
 package forward
 
 import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
 
 func TestScheduleNext(t *testing.T) {
 	t.Parallel()
+	list := []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute}
 	std := Schedule{Initial: time.Second, Factor: 2, Max: time.Hour}
 	for _, tt := range []struct {
 		name    string
@@ -26,6 +32,12 @@ func TestScheduleNext(t *testing.T) {
 		{"far beyond any float", std, 4_000_000_000, 1, time.Hour},
 		{"zero counts as first", std, 0, 1, time.Second},
 		{"constant", Schedule{Initial: time.Minute, Factor: 1, Max: time.Minute}, 9, 1, time.Minute},
+		{"half of it steady", Schedule{Initial: time.Minute, Factor: 2, Max: time.Hour, Steady: 0.5}, 1, 0.5, 45 * time.Second},
+		{"all of it steady", Schedule{Initial: time.Minute, Factor: 2, Max: time.Hour, Steady: 1}, 3, 0.123, 4 * time.Minute},
+		{"list, first", Schedule{List: list, Steady: 1}, 1, 0.7, 5 * time.Second},
+		{"list, third", Schedule{List: list, Steady: 1}, 3, 0.7, 30 * time.Minute},
+		{"list, beyond its end", Schedule{List: list, Steady: 1}, 300, 0.7, 30 * time.Minute},
+		{"list with jitter", Schedule{List: list, Steady: 0.8}, 2, 0.5, 270 * time.Second},
 		{"slow growth", Schedule{Initial: 10 * time.Second, Factor: 1.5, Max: time.Hour}, 3, 1, 22500 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,5 +151,72 @@ func TestDelay(t *testing.T) {
 				t.Errorf("delay = %v, %v, want %v, %v", got, alive, tt.want, tt.alive)
 			}
 		})
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// The tables of what schedules do: for some seeds every pause until give-up,
+// and a sum over 10,000 seeds.
+func TestScheduleGolden(t *testing.T) {
+	t.Parallel()
+	s, m, h := time.Second, time.Minute, time.Hour
+	var out strings.Builder
+	for _, tt := range []struct {
+		name string
+		tgt  Target
+	}{
+		{"default", Target{}},
+		{"no jitter", Target{Schedule: Schedule{Initial: 2 * s, Factor: 3, Max: 30 * m, Steady: 1}, GiveUp: 3 * h}},
+		{"a tenth is jitter", Target{Schedule: Schedule{Initial: 10 * s, Factor: 1.5, Max: 10 * m, Steady: 0.9}, GiveUp: 2 * h}},
+		{"list", Target{Schedule: Schedule{List: []time.Duration{5 * s, 5 * m, 30 * m, 2 * h, 5 * h, 10 * h}, Steady: 1}, GiveUp: 36 * h}},
+		{"list with jitter", Target{Schedule: Schedule{List: []time.Duration{s, m, h}, Steady: 0.5}, GiveUp: 6 * h}},
+	} {
+		tt.tgt.Name, tt.tgt.URL = "a", mustURL(t, "http://a/")
+		tgt, err := tt.tgt.normal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.New()
+		for seed := range uint64(10_000) {
+			table := pauses(&tgt, seed)
+			fmt.Fprintln(sum, seed, table)
+			if seed < 2 || tgt.Schedule.Steady < 1 && seed == 9_999 {
+				fmt.Fprintf(&out, "%s, seed %d: %d attempts, pauses %v\n", tt.name, seed, len(table)+1, table)
+			}
+		}
+		fmt.Fprintf(&out, "%s, 10000 seeds: sha256 %x\n\n", tt.name, sum.Sum(nil))
+	}
+	const file = "testdata/schedule.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != string(want) {
+		t.Errorf("schedules differ from %s; -update rewrites it:\n%s", file, out.String())
+	}
+}
+
+// pauses is what a delivery waits after each failed attempt, at no time for
+// the attempts themselves, until it is dead.
+func pauses(tgt *Target, seed uint64) (out []time.Duration) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var age time.Duration
+	for n := uint32(1); ; n++ {
+		d, ok := tgt.delay(n, rng.Float64(), 0, age)
+		if !ok {
+			return out
+		}
+		d = d.Truncate(time.Millisecond)
+		if d == 0 && age+time.Millisecond > tgt.GiveUp {
+			return out
+		}
+		out = append(out, d)
+		age += d
 	}
 }

@@ -28,6 +28,7 @@ const (
 	deliver verdict = iota + 1
 	retry
 	die
+	hold // pause the target; the delivery stays pending
 )
 
 // outcomeOf classes an HTTP status. A status no server may send is an answer
@@ -52,6 +53,8 @@ func outcomeOf(status int) event.Outcome {
 func (t *Target) judge(status int, outcome event.Outcome) verdict {
 	if status != 0 && outcome != event.Outcome2xx {
 		switch {
+		case slices.Contains(t.PauseOn, status):
+			return hold
 		case slices.Contains(t.RetryOn, status):
 			return retry
 		case slices.Contains(t.DeadOn, status):
@@ -66,12 +69,32 @@ func (t *Target) judge(status int, outcome event.Outcome) verdict {
 			return retry
 		}
 		return die
-	case event.Outcome3xx, event.OutcomeDamaged, event.OutcomeMissing:
+	case event.Outcome3xx, event.OutcomeDamaged, event.OutcomeMissing, event.OutcomeGaveUp:
 		return die
 	}
 	// A refused address is a fault of the configuration: it is retried, so
 	// that mending the configuration in time loses nothing.
 	return retry
+}
+
+// sick reports whether an attempt speaks against the target rather than
+// against the event: what is retried does, and so do the answers of a server
+// that isn't the one meant or doesn't know us, unless the configuration says
+// that they are about the event.
+func (t *Target) sick(status int, outcome event.Outcome, v verdict) bool {
+	switch {
+	case v == retry:
+		return outcome != event.OutcomeInterrupted
+	case v != die || slices.Contains(t.DeadOn, status):
+		return false
+	case outcome == event.Outcome3xx:
+		return true
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return true
+	}
+	return false
 }
 
 // classify turns the error of a round trip under ctx into an outcome and a

@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 		switch o {
 		case event.Outcome2xx:
 			want = deliver
-		case event.Outcome3xx, event.Outcome4xx, event.OutcomeDamaged, event.OutcomeMissing:
+		case event.Outcome3xx, event.Outcome4xx, event.OutcomeDamaged, event.OutcomeMissing, event.OutcomeGaveUp:
 			want = die
 		}
 		if got := plain.judge(0, o); got != want {

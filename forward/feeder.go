@@ -31,8 +31,8 @@ func newFeeder(q *queue, name string, own bool) *feeder {
 
 func formerLimit(t *Target) int32 { return int32(max(t.Concurrency/4, 1)) }
 
-// room is how many leases of all feeders can wait at once.
-func room(t *Target) int {
+// waiting is how many leases of all feeders can wait at once.
+func waiting(t *Target) int {
 	return t.Concurrency + len(t.Former)*int(formerLimit(t))
 }
 
@@ -59,51 +59,60 @@ func (fd *feeder) run(ctx context.Context) {
 			}
 			continue
 		}
-		wait, hint := fd.fill(ctx)
-		if wait <= 0 {
+		next := fd.fill(ctx)
+		if next.wait <= 0 {
 			continue
 		}
-		timer.Reset(wait)
-		if !hint {
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			continue
+		timer.Reset(next.wait)
+		hint := wake
+		if !next.hint {
+			hint = nil
 		}
 		select {
-		case <-wake:
+		case <-hint:
+		case <-next.turned:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// fill leases what there is room for and says how long to wait before the
-// next look, and whether a hint of the ledger may end the wait.
-func (fd *feeder) fill(ctx context.Context) (wait time.Duration, hint bool) {
+// look is when a feeder looks again: after wait, or when turned is closed, or,
+// with hint, when the ledger wakes it.
+type look struct {
+	wait   time.Duration
+	turned <-chan struct{}
+	hint   bool
+}
+
+// fill leases what there is room and leave for.
+func (fd *feeder) fill(ctx context.Context) look {
 	q := fd.q
 	if d := q.pause(); d > 0 {
-		return d, false
+		return look{wait: d}
 	}
 	if q.stalled() {
-		return time.Second, false
+		return look{wait: time.Second}
 	}
-	n := fd.limit - fd.queued.Load()
-	leases, next, err := q.ledger.Lease(ctx, fd.name, int(n), q.ttl())
+	p := q.state.gate.ask(int(fd.limit-fd.queued.Load()), q.ledger.Now())
+	if p.n == 0 {
+		return look{wait: p.wait, turned: p.turned}
+	}
+	leases, next, err := q.ledger.Lease(ctx, fd.name, p.n, q.ttl())
+	q.state.gate.settle(p, len(leases))
 	if err != nil {
 		q.fault("lease deliveries", err)
-		return q.pause(), false
+		return look{wait: q.pause()}
 	}
 	fd.queued.Add(int32(len(leases)))
 	for _, l := range leases {
-		q.work <- item{lease: l, from: fd} // never blocks: the channel holds every feeder's limit
+		q.work <- item{lease: l, from: fd, probe: p.probe} // never blocks: the channel holds every feeder's limit
 	}
 	switch {
-	case len(leases) == int(n):
-		return 0, true
+	case len(leases) == p.n:
+		return look{}
 	case next.IsZero():
-		return recheck, true
+		return look{wait: recheck, turned: p.turned, hint: true}
 	}
-	return min(max(next.Sub(q.ledger.Now()), time.Millisecond), recheck), true
+	return look{wait: min(max(next.Sub(q.ledger.Now()), time.Millisecond), recheck), turned: p.turned, hint: true}
 }

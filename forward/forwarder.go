@@ -23,6 +23,7 @@ const DefaultDrain = 20 * time.Second
 // Ledger is what the forwarder needs of a ledger.
 type Ledger interface {
 	dedupe.Dispatch
+	dedupe.Notebook
 	// Finish ends leases with their attempts. When it returns nil they are
 	// durable and each Result's Late is set. On an error the outcome is
 	// unknown, and the ledger takes no further results.
@@ -62,7 +63,8 @@ type Forwarder struct {
 	metrics *metrics
 	changed chan struct{} // holds a value when targets have changed
 	failed  chan error    // the ledger's failure; the first one counts
-	randMu  sync.Mutex    // makes calls of cfg.Rand serial
+	book    *book
+	randMu  sync.Mutex // makes calls of cfg.Rand serial
 
 	// mu guards all below; held for bookkeeping only, never across I/O.
 	mu      sync.Mutex
@@ -99,7 +101,7 @@ func New(cfg Config) (*Forwarder, error) {
 		return nil, err
 	}
 	return &Forwarder{
-		cfg: cfg, metrics: m, changed: make(chan struct{}, 1), failed: make(chan error, 1),
+		cfg: cfg, metrics: m, book: newBook(cfg.Ledger, cfg.Log), changed: make(chan struct{}, 1), failed: make(chan error, 1),
 		targets: map[string]*Target{}, served: map[string]struct{}{}, states: map[string]*state{}, queues: map[string]*queue{},
 	}, nil
 }
@@ -119,9 +121,7 @@ func (f *Forwarder) SetTargets(ts []Target) error {
 	old := f.targets
 	f.targets, f.served = targets, served
 	for name, t := range targets {
-		if f.states[name] == nil {
-			f.states[name] = newState(f.metrics.of(name))
-		}
+		f.prepare(name, t)
 		if was, ok := old[name]; ok && reflect.DeepEqual(was, t) {
 			targets[name] = was // its queue goes on
 		}
@@ -154,6 +154,32 @@ func normalise(ts []Target) (map[string]*Target, map[string]struct{}, error) {
 	return targets, served, errors.Join(errs...)
 }
 
+// prepare makes what outlives a target's configuration, with what is kept of
+// it, or gives it the new configuration. f.mu is held.
+func (f *Forwarder) prepare(name string, t *Target) {
+	s := f.states[name]
+	if s == nil {
+		s = newState(f.metrics.of(name))
+		f.states[name] = s
+		f.book.apply(name, s.gate)
+	}
+	if s.gate.configure(t, f.moment()) {
+		f.book.save(name, s.gate)
+	}
+}
+
+func (f *Forwarder) moment() moment { return moment{f.cfg.Ledger.Now(), f.cfg.Now()} }
+
+// gate is a target's, nil for none.
+func (f *Forwarder) gate(name string) *gate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.states[name]; s != nil {
+		return s.gate
+	}
+	return nil
+}
+
 // reconcile ends the queues whose target changed or went and starts those
 // that are missing. f.mu is held.
 func (f *Forwarder) reconcile() {
@@ -176,11 +202,14 @@ func (f *Forwarder) reconcile() {
 }
 
 func (f *Forwarder) newQueue(t *Target) *queue {
+	gate := f.states[t.Name].gate
 	return &queue{
 		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.Site()),
 		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], build: newBuilder(t, f.cfg.Version),
 		transport: newTransport(t, f.cfg.Dial, f.cfg.Resolver), fail: f.fail,
-		work: make(chan item, room(t)), results: make(chan *dedupe.Result, backlog),
+		work: make(chan item, waiting(t)), results: make(chan *dedupe.Result, backlog), share: newShare(t.Memory),
+		save: func() { f.book.save(t.Name, gate) },
+		hold: func(by, reason string) { f.hold(t.Name, gate, by, reason) },
 	}
 }
 
@@ -210,11 +239,18 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	leasing, halt := context.WithCancel(work)
 	defer halt()
 
+	if err := f.restore(ctx); err != nil {
+		return err
+	}
 	var queues, watch sync.WaitGroup
 	if err := f.begin(leasing, attempts, &queues); err != nil {
 		return err
 	}
 	watch.Go(func() { f.watchMissing(leasing) })
+	keeping, keep := context.WithCancel(work)
+	defer keep()
+	var keeper sync.WaitGroup
+	keeper.Go(func() { f.book.run(keeping, f.gate) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -229,6 +265,9 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	defer timer.Stop()
 	queues.Wait()
 	watch.Wait()
+	keep()
+	keeper.Wait()
+	f.book.flush(work, f.gate)
 	if err == nil {
 		select {
 		case err = <-f.failed:

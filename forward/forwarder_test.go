@@ -145,7 +145,7 @@ func TestScheduleTimes(t *testing.T) {
 		rng := rand.New(rand.NewPCG(42, 7))
 		r := newRig(t, func(c *Config) { c.Dial, c.Rand = net.dial, rng.Float64 })
 		start := time.Now()
-		r.run(Target{Name: "a", URL: mustURL(t, "http://a/"), GiveUp: 30 * time.Hour})
+		r.run(Target{Name: "a", URL: mustURL(t, "http://a/"), GiveUp: 30 * time.Hour, Breaker: Breaker{Off: true}})
 		ref := r.admit(event.Event{Targets: []string{"a"}}, "x")
 		time.Sleep(40 * time.Hour) // synthetic
 		synctest.Wait()
@@ -809,7 +809,7 @@ func TestLogs(t *testing.T) {
 		net.serve(t, "a", rec)
 		r := newRig(t, func(c *Config) { c.Dial = net.dial })
 		r.run(Target{
-			Name: "a", URL: mustURL(t, "http://a:80/s3cret-path?s3cret=query"), Concurrency: 1, Schedule: fast,
+			Name: "a", URL: mustURL(t, "http://a:80/s3cret-path?s3cret=query"), Concurrency: 1, Schedule: fast, Breaker: Breaker{Off: true},
 			Headers: map[string]Secret{"Authorization": "s3cret-header"}, Signing: []SigningSecret{mustSecret(t, testSecret)},
 		})
 		r.admit(event.Event{Targets: []string{"a"}, Query: "s3cret=q", Header: []event.Field{{Name: "Sig", Value: "s3cret-sig"}}}, "s3cret-body")

@@ -32,6 +32,16 @@ type store struct {
 	load   func(event.Ref) error        // nil error: goes on to Memory
 	finish func([]*dedupe.Result) error // called before the commit
 	lease  func(target string) error
+	put    func() error // of a note
+}
+
+func (s *store) PutNote(ctx context.Context, n dedupe.Note) (dedupe.Note, error) {
+	if s.put != nil {
+		if err := s.put(); err != nil {
+			return dedupe.Note{}, err
+		}
+	}
+	return s.Memory.PutNote(ctx, n)
 }
 
 func (s *store) Finish(ctx context.Context, rs ...*dedupe.Result) error {

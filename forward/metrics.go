@@ -8,11 +8,11 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// The results of a delivery as metric labels. Cancelled is not among them: the
-// forwarder never cancels.
+// The results of a delivery as metric labels.
 const (
 	resultDelivered = "delivered"
 	resultDead      = "dead"
+	resultCancelled = "cancelled"
 )
 
 type metrics struct {
@@ -22,6 +22,8 @@ type metrics struct {
 	deliveries *prometheus.CounterVec
 	inFlight   *prometheus.GaugeVec
 	late       *prometheus.CounterVec
+	paused     *prometheus.GaugeVec
+	open       *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -54,10 +56,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Results that came after their lease was lost: recorded, without effect on the delivery.",
 		}, label),
 	}
+	m.paused = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "onceward_target_paused",
+		Help: "1 while the target is paused: nothing is attempted.",
+	}, label)
+	m.open = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "onceward_target_breaker_open",
+		Help: "1 while the target's breaker is open: it is only probed.",
+	}, label)
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.attempts, m.duration, m.latency, m.deliveries, m.inFlight, m.late} {
+	for _, c := range []prometheus.Collector{m.attempts, m.duration, m.latency, m.deliveries, m.inFlight, m.late, m.paused, m.open} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register forward metrics: %w", err)
 		}
@@ -74,6 +84,9 @@ type targetMetrics struct {
 	dead      prometheus.Counter
 	inFlight  prometheus.Gauge
 	late      prometheus.Counter
+	cancelled prometheus.Counter
+	paused    prometheus.Gauge
+	open      prometheus.Gauge
 }
 
 // of makes every label pair of a target at 0.
@@ -86,6 +99,9 @@ func (m *metrics) of(target string) targetMetrics {
 		dead:      m.deliveries.WithLabelValues(target, resultDead),
 		inFlight:  m.inFlight.WithLabelValues(target),
 		late:      m.late.WithLabelValues(target),
+		cancelled: m.deliveries.WithLabelValues(target, resultCancelled),
+		paused:    m.paused.WithLabelValues(target),
+		open:      m.open.WithLabelValues(target),
 	}
 	for _, o := range event.Outcomes() {
 		t.attempts[o] = m.attempts.WithLabelValues(target, string(o))

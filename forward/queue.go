@@ -41,6 +41,9 @@ type queue struct {
 	build     *builder
 	transport roundTripper
 	fail      func(error) // the ledger gave up
+	share     *share
+	save      func()                  // keeps the breaker in the ledger, soon
+	hold      func(by, reason string) // pauses the target
 
 	work    chan item
 	results chan *dedupe.Result
@@ -56,6 +59,7 @@ type queue struct {
 type item struct {
 	lease dedupe.Lease
 	from  *feeder
+	probe uint64 // token of the breaker's probe, 0 for none
 }
 
 // ttl is the length of a lease: time to wait for a worker, for the attempt,

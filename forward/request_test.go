@@ -279,7 +279,7 @@ func TestTargetChecks(t *testing.T) {
 		{"max below initial", func(t *Target) { t.Schedule = Schedule{Initial: time.Minute, Max: time.Second} }, "schedule"},
 		{"give-up", func(t *Target) { t.GiveUp = -1 }, "give-up"},
 		{"status", func(t *Target) { t.RetryOn = []int{200} }, "status 200"},
-		{"both", func(t *Target) { t.RetryOn, t.DeadOn = []int{404}, []int{404} }, "both"},
+		{"both", func(t *Target) { t.RetryOn, t.DeadOn = []int{404}, []int{404} }, "named twice"},
 		{"our header", func(t *Target) { t.Headers = map[string]Secret{"onceward-event": "s3cret"} }, "set by the gateway"},
 		{"key header", func(t *Target) { t.Headers = map[string]Secret{"idempotency-key": "s3cret"} }, "set by the gateway"},
 		{"header name", func(t *Target) { t.Headers = map[string]Secret{"a b": "s3cret"} }, "not a header name"},

@@ -18,18 +18,26 @@ type TargetStatus struct {
 	// Site is scheme and host of the URL; "" for a missing target.
 	Site string `json:"site"`
 	// Missing says that open deliveries name it and no configuration does.
-	Missing             bool                     `json:"missing"`
-	InFlight            int64                    `json:"in_flight"`
-	LastSuccess         time.Time                `json:"last_success"` // wall clock; zero when there was none
-	LastFailure         time.Time                `json:"last_failure"` // wall clock; zero when there was none
-	ConsecutiveFailures int64                    `json:"consecutive_failures"`
-	LateResults         int64                    `json:"late_results"`
-	Attempts            map[event.Outcome]uint64 `json:"attempts"` // outcomes that occurred
+	Missing             bool      `json:"missing"`
+	InFlight            int64     `json:"in_flight"`
+	LastSuccess         time.Time `json:"last_success"` // wall clock; zero when there was none
+	LastFailure         time.Time `json:"last_failure"` // wall clock; zero when there was none
+	ConsecutiveFailures int64     `json:"consecutive_failures"`
+	// Paused says that nothing is attempted; PausedAt (wall clock), PausedBy
+	// and PauseReason who wants that, and why.
+	Paused      bool                     `json:"paused"`
+	PausedAt    time.Time                `json:"paused_at"`
+	PausedBy    string                   `json:"paused_by"`
+	PauseReason string                   `json:"pause_reason"`
+	Breaker     BreakerStatus            `json:"breaker"`
+	LateResults int64                    `json:"late_results"`
+	Attempts    map[event.Outcome]uint64 `json:"attempts"` // outcomes that occurred
 }
 
 // state is what outlives a change of a target's configuration.
 type state struct {
 	metrics  targetMetrics
+	gate     *gate
 	inFlight atomic.Int64
 	late     atomic.Int64
 
@@ -44,7 +52,7 @@ type state struct {
 }
 
 func newState(m targetMetrics) *state {
-	return &state{metrics: m, attempts: make(map[event.Outcome]uint64)}
+	return &state{metrics: m, gate: newGate(m.paused, m.open), attempts: make(map[event.Outcome]uint64)}
 }
 
 // begin and end bracket an attempt.
@@ -101,6 +109,10 @@ func (s *state) snapshot(name string) TargetStatus {
 	for o, n := range s.attempts {
 		out.Attempts[o] = n
 	}
+	var c control
+	if c, out.Breaker = s.gate.view(); c.Paused {
+		out.Paused, out.PausedAt, out.PausedBy, out.PauseReason = true, c.At, c.By, c.Reason
+	}
 	return out
 }
 
@@ -118,7 +130,7 @@ func (f *Forwarder) Status() []TargetStatus {
 	}
 	for _, name := range open {
 		if _, ok := f.served[name]; !ok {
-			out = append(out, TargetStatus{Name: name, Missing: true, Attempts: map[event.Outcome]uint64{}})
+			out = append(out, TargetStatus{Name: name, Missing: true, Attempts: map[event.Outcome]uint64{}, Breaker: (&breaker{}).status()})
 		}
 	}
 	slices.SortFunc(out, func(a, b TargetStatus) int { return cmp.Compare(a.Name, b.Name) })

@@ -23,12 +23,14 @@ const (
 	DefaultFactor      = 2
 	DefaultMaxDelay    = time.Hour
 	DefaultGiveUp      = 72 * time.Hour
+	DefaultMemory      = 32 << 20
 )
 
 // The limits of a Target.
 const (
 	MaxTimeout     = 15 * time.Minute
 	MaxConcurrency = 4096
+	MaxSteps       = 100 // of an explicit schedule
 )
 
 const redacted = "REDACTED"
@@ -76,9 +78,18 @@ type Target struct {
 	// DefaultGiveUp. The last attempt is made at its end.
 	GiveUp time.Duration
 	// DeadOn and RetryOn override the decision table for single statuses
-	// from 300 to 599.
+	// from 300 to 599. PauseOn are statuses that pause the whole target: the
+	// delivery stays pending until an operator resumes it.
 	DeadOn  []int
 	RetryOn []int
+	PauseOn []int
+	// Rate bounds how many attempts begin; the zero Rate does not.
+	Rate Rate
+	// Memory bounds the bytes of the bodies of attempts that run at once; 0 =
+	// DefaultMemory. A body larger than that is sent alone.
+	Memory int64
+	// Breaker says when attempts are held back because the target is sick.
+	Breaker Breaker
 	// Former names were this target's before; their open deliveries are
 	// forwarded to it.
 	Former []string
@@ -94,30 +105,23 @@ type Target struct {
 	Shape Shape
 }
 
-// Schedule is exponential backoff with full jitter: the n-th retry waits a
-// random part of min(Max, Initial·Factor^(n-1)).
-type Schedule struct {
-	Initial time.Duration // 0 = DefaultInitial
-	Factor  float64       // 0 = DefaultFactor; at least 1
-	Max     time.Duration // 0 = DefaultMaxDelay; at least Initial
-}
-
 // normal is the target with its defaults filled in, or all that is wrong
 // with it.
 func (t Target) normal() (Target, error) {
 	setDefault(&t.Timeout, DefaultTimeout)
 	setDefault(&t.Concurrency, DefaultConcurrency)
-	setDefault(&t.Schedule.Initial, DefaultInitial)
-	setDefault(&t.Schedule.Factor, DefaultFactor)
-	setDefault(&t.Schedule.Max, max(DefaultMaxDelay, t.Schedule.Initial))
 	setDefault(&t.GiveUp, DefaultGiveUp)
+	setDefault(&t.Memory, DefaultMemory)
+	t.Schedule.fill()
+	t.Rate.fill()
+	t.Breaker.fill()
 	if err := errors.Join(t.checkURL(), t.checkNumbers(), t.checkStatuses(), t.checkHeaders(), t.checkWay(), t.Shape.check()); err != nil {
 		return t, fmt.Errorf("target %q: %w", t.Name, err)
 	}
 	return t, nil
 }
 
-func setDefault[T int | float64 | time.Duration](v *T, def T) {
+func setDefault[T int | int64 | float64 | time.Duration](v *T, def T) {
 	if *v == 0 {
 		*v = def
 	}
@@ -147,25 +151,24 @@ func (t Target) checkNumbers() error {
 	if t.Concurrency < 0 || t.Concurrency > MaxConcurrency {
 		errs = append(errs, fmt.Errorf("concurrency %d: want 1 to %d", t.Concurrency, MaxConcurrency))
 	}
-	if s := t.Schedule; s.Initial < 0 || s.Max < s.Initial || !(s.Factor >= 1) {
-		errs = append(errs, fmt.Errorf("schedule: want initial %v more than 0, max %v not less and factor %v at least 1", s.Initial, s.Max, s.Factor))
-	}
 	if t.GiveUp < 0 {
 		errs = append(errs, fmt.Errorf("give-up %v: want more than 0", t.GiveUp))
 	}
-	return errors.Join(errs...)
+	if t.Memory < 0 {
+		errs = append(errs, fmt.Errorf("memory %d: want more than 0", t.Memory))
+	}
+	return errors.Join(append(errs, t.Schedule.check(), t.Rate.check(), t.Breaker.check())...)
 }
 
 func (t Target) checkStatuses() error {
 	var errs []error
-	for _, s := range slices.Concat(t.DeadOn, t.RetryOn) {
+	all := slices.Concat(t.DeadOn, t.RetryOn, t.PauseOn)
+	for i, s := range all {
 		if s < 300 || s > 599 {
 			errs = append(errs, fmt.Errorf("status %d: only 300 to 599 can be overridden", s))
 		}
-	}
-	for _, s := range t.DeadOn {
-		if slices.Contains(t.RetryOn, s) {
-			errs = append(errs, fmt.Errorf("status %d: is both dead and retried", s))
+		if slices.Contains(all[:i], s) {
+			errs = append(errs, fmt.Errorf("status %d: is named twice in dead, retry and pause", s))
 		}
 	}
 	return errors.Join(errs...)

@@ -122,7 +122,7 @@ func checkWire(seen *census, req *http.Request, raw, got, want string) {
 func wire(t *testing.T, seen *census, tgt Target, method, body string, n int) {
 	t.Helper()
 	r := newRig(t, nil)
-	tgt.Name, tgt.Schedule = "a", fast
+	tgt.Name, tgt.Schedule, tgt.Breaker.Off = "a", fast, true
 	r.run(tgt)
 	refs := make([]event.Ref, n)
 	for i := range refs {

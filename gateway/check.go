@@ -59,16 +59,7 @@ func (c *Config) fill() {
 			t.Headers[name] = v
 		}
 		t.Auth.label()
-		orDefault(&t.Timeout, 30*time.Second)
-		orDefault(&t.Initial, time.Second)
-		orDefault(&t.Max, time.Hour)
-		orDefault(&t.GiveUpAfter, 72*time.Hour)
-		if t.Concurrency == 0 {
-			t.Concurrency = 16
-		}
-		if t.Factor == 0 {
-			t.Factor = 2
-		}
+		t.fillDelivery()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -135,33 +134,3 @@ func (c *checker) targetHeaders(t *TargetConfig, n *node) {
 
 var ownHeaders = []string{"idempotency-key", "traceparent", "host", "connection", "content-length", "transfer-encoding",
 	"te", "trailer", "upgrade", "keep-alive", "proxy-connection", "cookie", "expect"}
-
-// targetSchedule checks the numbers of a target.
-func (c *checker) targetSchedule(t *TargetConfig, n *node) {
-	c.between(n.get("timeout"), "timeout", t.Timeout, 100*time.Millisecond, 10*time.Minute)
-	c.between(n.get("initial"), "initial", t.Initial, 10*time.Millisecond, day)
-	c.between(n.get("max"), "max", t.Max, 10*time.Millisecond, 7*day)
-	c.between(n.get("give_up_after"), "give_up_after", t.GiveUpAfter, time.Second, 90*day)
-	if t.Initial > t.Max {
-		c.rep.at(n.or("initial"), "initial is longer than max", "the first pause can't be longer than the longest")
-	}
-	if t.Factor < 1 || t.Factor > 100 {
-		c.rep.at(n.or("factor"), "factor is out of bounds", "want 1 to 100")
-	}
-	if t.Concurrency < 1 || t.Concurrency > 1024 {
-		c.rep.at(n.or("concurrency"), "concurrency is out of bounds", "want 1 to 1024")
-	}
-	for _, list := range []struct {
-		key      string
-		statuses []int
-	}{{"retry_on", t.RetryOn}, {"dead_on", t.DeadOn}} {
-		for i, s := range list.statuses {
-			at := n.get(list.key).item(i)
-			if s < 300 || s > 599 {
-				c.rep.at(at, strconv.Itoa(s)+" is no status that could be overridden", "want 300 to 599; 2xx is always delivered")
-			} else if list.key == "dead_on" && slices.Contains(t.RetryOn, s) {
-				c.rep.at(at, strconv.Itoa(s)+" is in retry_on as well", "remove it from one of them")
-			}
-		}
-	}
-}

@@ -238,6 +238,34 @@ targets = []
 29:7: target[9].url: the url leads to a link-local, metadata, multicast or unspecified address; these are never called
 32:7: target[10].url: the url leads back to this gateway; events would go in circles
 35:7: target[11].url: the url can't be parsed; want one such as "http://127.0.0.1:9000/hooks"`},
+		{"target pauses", strings.Replace(stripe, "[retention]", "schedule = [\"5s\", \"1ms\", \"5x\", 7]\njitter = 1.5\nfactor = 3\nmax = \"1h\"\n[retention]", 1), `
+9:19: target[0].schedule[1]: a pause = "1ms" is out of bounds; want 10ms to 7d
+9:26: target[0].schedule[2]: "5x" is not valid; want a duration such as "30s", "72h" or "30d"
+9:32: target[0].schedule[3]: is an integer; want a string
+10:10: target[0].jitter: jitter is out of bounds; want 0, none, to 1, all of the pause
+11:10: target[0].factor: factor shapes a curve, and there is a schedule in its place; remove one of them
+12:7: target[0].max: max shapes a curve, and there is a schedule in its place; remove one of them`},
+		{"target without pauses", strings.Replace(stripe, "[retention]", "schedule = []\n[retention]", 1), `
+9:1: target[0].schedule: the schedule is empty; write schedule = ["5s", "5m", "30m"], or remove it`},
+		{"target rate and memory", strings.Replace(stripe, "[retention]", "burst = 5\nmemory = \"1KiB\"\npause_on = [410, 200, 410]\nretry_on = [410]\n[target.breaker]\nfailures = 0\nratio = 0.01\nprobe = \"1m\"\nprobe_max = \"1s\"\nof = true\n[retention]", 1), `
+9:9: target[0].burst: there is a burst, and no rate; write rate = "50/s" as well, or remove it
+10:10: target[0].memory: memory = "1KiB" is out of bounds; want 64KiB to 64GiB
+11:13: target[0].pause_on[0]: 410 is in retry_on as well; remove it from one of them
+11:18: target[0].pause_on[1]: 200 is no status that could be overridden; want 300 to 599; 2xx is always delivered
+11:23: target[0].pause_on[2]: 410 is there twice; remove one
+14:12: target[0].breaker.failures: failures is out of bounds; want 1 to 1000
+15:9: target[0].breaker.ratio: ratio is out of bounds; want 0.05 to 1
+17:13: target[0].breaker.probe_max: probe_max is shorter than probe; the wait for a probe can only grow
+18:1: target[0].breaker.of: unknown key "of"; did you mean "off"?`},
+		{"target rates", strings.Replace(stripe, "[retention]", "rate = \"50\"\nburst = 0\n[[target]]\nname = \"b\"\nurl = \"http://127.0.0.1:9/\"\nrate = \"0/s\"\n[[target]]\nname = \"c\"\nurl = \"http://127.0.0.1:9/\"\nrate = \"1.5/s\"\n[[target]]\nname = \"d\"\nurl = \"http://127.0.0.1:9/\"\nrate = \"5/d\"\n[retention]", 1), `
+9:8: target[0].rate: "50" is not valid; want a rate such as "50/s", "300/m" or "1000/h"
+10:9: target[0].burst: burst is out of bounds; want 1 to 1000000
+12:8: warning: target[1].name: no source sends to target "b"; name it in the targets of a source, or remove it
+14:8: target[1].rate: "0/s" is not valid; want a rate such as "50/s", "300/m" or "1000/h"
+16:8: warning: target[2].name: no source sends to target "c"; name it in the targets of a source, or remove it
+18:8: target[2].rate: "1.5/s" is not valid; want a rate such as "50/s", "300/m" or "1000/h"
+20:8: warning: target[3].name: no source sends to target "d"; name it in the targets of a source, or remove it
+22:8: target[3].rate: "5/d" is not valid; want a rate such as "50/s", "300/m" or "1000/h"`},
 		{"target numbers", strings.Replace(stripe, "[retention]", "timeout = \"1h\"\nconcurrency = 5000\ninitial = \"2h\"\nfactor = 0.5\ngive_up_after = \"200d\"\nretry_on = [404, 200]\ndead_on = [404]\n[retention]", 1), `
 1:3: warning: source[0]: events are kept 60d, but target "billing" may take 214d
 9:11: target[0].timeout: timeout = "1h" is out of bounds; want 100ms to 10m

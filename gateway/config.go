@@ -192,16 +192,36 @@ type TargetConfig struct {
 	// SigningSecrets sign each attempt after Standard Webhooks; several while
 	// rotating.
 	SigningSecrets []SecretConfig `toml:"signing_secrets,omitzero"`
-	// Initial, Factor and Max shape the pause between attempts. Defaults
-	// "1s", 2, "1h".
+	// Initial, Factor and Max shape the pause between attempts: the n-th is
+	// initial·factor^(n-1), at most max. Defaults "1s", 2, "1h".
 	Initial Duration `toml:"initial,omitzero"`
 	Factor  float64  `toml:"factor,omitzero"`
 	Max     Duration `toml:"max,omitzero"`
+	// Schedule is the pauses themselves, in place of the curve; the last one
+	// repeats until give_up_after.
+	Schedule []Duration `toml:"schedule,omitzero"`
+	// Jitter is the part of each pause that is random, 0 to 1. Default 1 with
+	// the curve, 0 with a schedule.
+	Jitter *float64 `toml:"jitter,omitempty"`
 	// GiveUpAfter is when a delivery is dead. Default "72h", 1s to 90d.
 	GiveUpAfter Duration `toml:"give_up_after,omitzero"`
-	// RetryOn and DeadOn override what a status means.
+	// RetryOn and DeadOn override what a status means. PauseOn are statuses that
+	// pause the target until `onceward targets resume`; the delivery stays
+	// pending. Default none: 410, say, is dead like other 4xx.
 	RetryOn []int `toml:"retry_on,omitzero"`
 	DeadOn  []int `toml:"dead_on,omitzero"`
+	PauseOn []int `toml:"pause_on,omitzero"`
+	// Rate bounds how many attempts begin, as in "50/s", "300/m" or "1000/h".
+	// Default: no bound.
+	Rate Rate `toml:"rate,omitzero"`
+	// Burst is how many of them may begin at once after a pause. Default: what
+	// the rate allows in a second, at least 1.
+	Burst int `toml:"burst,omitzero"`
+	// Memory bounds the bodies of the attempts that run at once. Default
+	// "32MiB", at least "64KiB". A larger body is sent alone.
+	Memory Size `toml:"memory,omitzero"`
+	// Breaker holds attempts back while the target is sick.
+	Breaker BreakerConfig `toml:"breaker,omitzero"`
 	// Allow narrows the addresses the name may resolve to. Default: all but
 	// link-local, metadata, unspecified and multicast, which are never called.
 	Allow []Prefix `toml:"allow,omitzero"`

@@ -261,7 +261,7 @@ func (g *Gateway) make() (err error) {
 	}
 	drain := time.Duration(g.start.Drain)
 	g.forwarder, err = forward.New(forward.Config{
-		Ledger: spine{g.ledger, g.writer}, Log: g.log, Registerer: o.Registry, Version: o.Version, Now: o.Now, Drain: drain,
+		Ledger: spine{g.ledger, g.ledger, g.writer}, Log: g.log, Registerer: o.Registry, Version: o.Version, Now: o.Now, Drain: drain,
 	})
 	if err != nil {
 		return fmt.Errorf("make forwarder: %w", err)

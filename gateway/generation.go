@@ -90,8 +90,9 @@ func (t *TargetConfig) build() (forward.Target, error) {
 	}
 	out := forward.Target{
 		Name: t.Name, URL: u, Timeout: time.Duration(t.Timeout), Concurrency: t.Concurrency,
-		Schedule: forward.Schedule{Initial: time.Duration(t.Initial), Factor: t.Factor, Max: time.Duration(t.Max)},
-		GiveUp:   time.Duration(t.GiveUpAfter), DeadOn: t.DeadOn, RetryOn: t.RetryOn, Former: t.Formerly, Allow: prefixes(t.Allow),
+		Schedule: t.schedule(), GiveUp: time.Duration(t.GiveUpAfter), DeadOn: t.DeadOn, RetryOn: t.RetryOn, PauseOn: t.PauseOn,
+		Rate: forward.Rate{Count: t.Rate.Count, Per: t.Rate.Per, Burst: t.Burst}, Memory: int64(t.Memory), Breaker: t.breaker(),
+		Former: t.Formerly, Allow: prefixes(t.Allow),
 	}
 	if len(t.Headers) > 0 || t.Auth.header() != "" {
 		out.Headers = make(map[string]forward.Secret, len(t.Headers)+1)

@@ -46,9 +46,10 @@ func privateDir(dir string) error {
 	return nil
 }
 
-// spine is the ledger as forward sees it: leases from the engine, results
-// through the group commit.
+// spine is the ledger as forward sees it: leases and notes from the engine,
+// results through the group commit.
 type spine struct {
 	dedupe.Dispatch
+	dedupe.Notebook
 	*dedupe.Writer
 }

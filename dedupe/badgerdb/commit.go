@@ -375,7 +375,7 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 	c.events[ev.Ref] = &ev
 	for _, name := range ev.Targets {
 		entry := dedupe.EntryOf(firstDelivery(ev.Ref, name))
-		entry.Class = cl.n
+		entry.Class, entry.Size = cl.n, uint32(ev.Body.Length)
 		c.opened = append(c.opened, opened{name, entry})
 	}
 	if len(ev.Targets) > 0 {

@@ -61,7 +61,7 @@ func (c *commit) result(r *dedupe.Result) error {
 	}
 	c.recordResult(r, d.State)
 	next := dedupe.EntryOf(d)
-	next.Class = at.class.n
+	next.Class, next.Size = at.class.n, entry.Size
 	c.settled = append(c.settled, settled{r.Lease, d.State, next})
 	return nil
 }

@@ -119,7 +119,7 @@ func (db *DB) scanCarried(txn *badger.Txn, f func(openDelivery) error) error {
 				continue
 			}
 			e := dedupe.EntryOf(d)
-			e.Class = p.class.n
+			e.Class, e.Size = p.class.n, uint32(rec.Event.Body.Length)
 			if err := f(openDelivery{d.Target, e}); err != nil {
 				return err
 			}
@@ -228,14 +228,14 @@ func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
 	}
 	for _, name := range ev.Targets {
 		if _, ok := states[name]; !ok && !slices.Contains(closed, name) {
-			if err := j.emit(firstDelivery(ev.Ref, name), f); err != nil {
+			if err := j.emit(ev, firstDelivery(ev.Ref, name), f); err != nil {
 				return err
 			}
 		}
 	}
 	for _, d := range states {
 		if d.State.Open() {
-			if err := j.emit(d, f); err != nil {
+			if err := j.emit(ev, d, f); err != nil {
 				return err
 			}
 		}
@@ -243,9 +243,9 @@ func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
 	return nil
 }
 
-func (j *join) emit(d event.Delivery, f func(openDelivery) error) error {
+func (j *join) emit(ev *event.Event, d event.Delivery, f func(openDelivery) error) error {
 	e := dedupe.EntryOf(d)
-	e.Class = j.class.n
+	e.Class, e.Size = j.class.n, uint32(ev.Body.Length)
 	return f(openDelivery{d.Target, e})
 }
 

@@ -210,7 +210,7 @@ func (r *replay) reopen(rec *dedupe.Record, p place, d event.Delivery, known boo
 		}
 	}
 	e := dedupe.EntryOf(n)
-	e.Class = p.class.n
+	e.Class, e.Size = p.class.n, uint32(rec.Event.Body.Length)
 	r.opened = append(r.opened, opened{n.Target, e})
 	if wasDead {
 		r.after = append(r.after, func() { r.db.sched.Dead(n.Target, -1) })

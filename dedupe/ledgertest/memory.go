@@ -92,6 +92,13 @@ func (r *record) open() bool {
 	return false
 }
 
+// entry is an open delivery of the event as the schedule keeps it.
+func (r *record) entry(d event.Delivery) dedupe.Entry {
+	e := dedupe.EntryOf(d)
+	e.Size = uint32(r.Event.Body.Length)
+	return e
+}
+
 func (r *record) delivery(target string) *event.Delivery {
 	for i := range r.Deliveries {
 		if r.Deliveries[i].Target == target {
@@ -141,7 +148,7 @@ func openMemory(cfg Config, d *disk) *Memory {
 		for _, del := range r.Deliveries {
 			switch {
 			case del.State.Open():
-				m.schedule.Add(del.Target, dedupe.EntryOf(del))
+				m.schedule.Add(del.Target, r.entry(del))
 			case del.State == event.Dead:
 				m.schedule.Dead(del.Target, 1)
 			}

@@ -161,7 +161,7 @@ func (m *Memory) insert(d dedupe.Decision, body []byte, keep dedupe.Retention, n
 	for _, t := range d.Event.Targets {
 		del := event.Delivery{Event: d.Event.Ref, Target: t, State: event.Pending, DueAt: now, OpenedAt: now}
 		r.Deliveries = append(r.Deliveries, del)
-		m.schedule.Add(t, dedupe.EntryOf(del))
+		m.schedule.Add(t, r.entry(del))
 	}
 	for _, c := range d.Claims {
 		m.disk.Claims[c.Key] = c
@@ -201,7 +201,7 @@ func (m *Memory) finish(res *dedupe.Result, now time.Time) (dedupe.Act, bool) {
 	d := r.delivery(res.Lease.Delivery.Target)
 	if held {
 		*d = res.Settle(*d, now)
-		m.schedule.Settle(res.Lease, d.State, dedupe.EntryOf(*d))
+		m.schedule.Settle(res.Lease, d.State, r.entry(*d))
 	}
 	var state event.State
 	if d != nil {

@@ -90,7 +90,7 @@ func (m *Memory) reopen(rec *record, target string, r *dedupe.Replay, now time.T
 	}
 	*d = dedupe.Reopen(*d, r.NewKey, now)
 	m.act(dedupe.ReplayedAct(d, r.By), now)
-	m.schedule.Add(target, dedupe.EntryOf(*d))
+	m.schedule.Add(target, rec.entry(*d))
 }
 
 // Cancel closes an event's open deliveries.

@@ -1,0 +1,274 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+)
+
+// The kinds of notes that the forwarder keeps, by target name.
+const (
+	noteTarget  = "target"  // a control
+	noteBreaker = "breaker" // a breakerNote
+)
+
+const (
+	// reread is how often the forwarder looks whether another gateway on the
+	// same ledger paused or resumed a target.
+	reread = 10 * time.Second
+	// retryNote is how long a note that couldn't be written waits.
+	retryNote = time.Second
+	// staleTries bounds how often an act starts anew because of others.
+	staleTries = 8
+)
+
+// book keeps, in the ledger's notes, what outlives the process: which targets
+// are paused, and the breakers.
+type book struct {
+	ledger dedupe.Notebook
+	log    *slog.Logger
+
+	// acts makes acts on controls serial, through the ledger and into the
+	// gates.
+	acts sync.Mutex
+
+	// mu guards all below; held for bookkeeping only.
+	mu       sync.Mutex
+	controls map[string]dedupe.Note
+	breakers map[string]dedupe.Note
+	dirty    map[string]*gate // breakers to be written
+	pauses   map[string]act   // pauses that took effect and are to be written
+	wake     chan struct{}    // holds a value when there is something to write
+}
+
+// act is who did something, when and why.
+type act struct {
+	at         moment
+	by, reason string
+}
+
+func newBook(ledger dedupe.Notebook, log *slog.Logger) *book {
+	return &book{
+		ledger: ledger, log: log, controls: map[string]dedupe.Note{}, breakers: map[string]dedupe.Note{},
+		dirty: map[string]*gate{}, pauses: map[string]act{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// open reads what was kept. It must come before the first attempt: a target
+// that is paused is not attempted.
+func (b *book) open(ctx context.Context) error {
+	for kind, into := range map[string]map[string]dedupe.Note{noteTarget: b.controls, noteBreaker: b.breakers} {
+		notes, err := b.ledger.Notes(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("read what is kept of targets: %w", err)
+		}
+		b.mu.Lock()
+		for _, n := range notes {
+			into[n.Name] = n
+		}
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// apply puts what is kept of a target into its gate.
+func (b *book) apply(name string, g *gate) {
+	b.mu.Lock()
+	target, breaker := b.controls[name], b.breakers[name]
+	b.mu.Unlock()
+	c, err := parseControl(target.Value)
+	if err != nil {
+		b.log.Error("what is kept of a target can't be read: it runs", "target", name, "error", err)
+	}
+	g.restore(c, breaker.Value, func(err error) {
+		b.log.Error("what is kept of a breaker can't be read: it is closed", "target", name, "error", err)
+	})
+}
+
+// direct changes a target's control durably, then in its gate. change reports
+// whether there is anything to change, and may be called several times.
+func (b *book) direct(ctx context.Context, name string, g *gate, change func(*control) bool) error {
+	b.acts.Lock()
+	defer b.acts.Unlock()
+	for range staleTries {
+		n, err := b.ledger.Note(ctx, noteTarget, name)
+		if err != nil && !errors.Is(err, dedupe.ErrNotFound) {
+			return fmt.Errorf("control target %q: %w", name, err)
+		}
+		c, err := parseControl(n.Value)
+		if err != nil {
+			c, err = control{}, nil // unreadable: replaced
+		}
+		if change(&c) {
+			n, err = b.put(ctx, n, name, &c)
+		}
+		if errors.Is(err, dedupe.ErrStale) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("control target %q: %w", name, err)
+		}
+		b.mu.Lock()
+		b.controls[name] = n
+		delete(b.pauses, name) // this act is later
+		b.mu.Unlock()
+		g.direct(c)
+		return nil
+	}
+	return fmt.Errorf("control target %q: %w", name, dedupe.ErrStale)
+}
+
+func (b *book) put(ctx context.Context, n dedupe.Note, name string, c *control) (dedupe.Note, error) {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return n, fmt.Errorf("encode: %w", err)
+	}
+	n.Kind, n.Name, n.Value = noteTarget, name, value
+	return b.ledger.PutNote(ctx, n)
+}
+
+func (b *book) remember(in map[string]dedupe.Note, name string, n dedupe.Note) {
+	b.mu.Lock()
+	in[name] = n
+	b.mu.Unlock()
+}
+
+// save has a breaker written soon.
+func (b *book) save(name string, g *gate) {
+	b.mu.Lock()
+	b.dirty[name] = g
+	b.mu.Unlock()
+	b.nudge()
+}
+
+// savePause has a pause written soon that took effect already.
+func (b *book) savePause(name string, a act) {
+	b.mu.Lock()
+	b.pauses[name] = a
+	b.mu.Unlock()
+	b.nudge()
+}
+
+func (b *book) nudge() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes what is to be written and reads what others wrote, until ctx
+// ends. find gives a target's gate, nil for none.
+func (b *book) run(ctx context.Context, find func(name string) *gate) {
+	timer := time.NewTimer(reread)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+			if !b.flush(ctx, find) {
+				timer.Reset(retryNote)
+			}
+		case <-timer.C:
+			b.flush(ctx, find)
+			b.refresh(ctx, find)
+			timer.Reset(reread)
+		}
+	}
+}
+
+// flush writes everything that waits, false when something is left.
+func (b *book) flush(ctx context.Context, find func(string) *gate) bool {
+	b.mu.Lock()
+	dirty, pauses := b.dirty, maps.Clone(b.pauses)
+	b.dirty = map[string]*gate{}
+	b.mu.Unlock()
+	done := true
+	for name, g := range dirty {
+		if err := b.writeBreaker(ctx, name, g); err != nil {
+			b.log.Warn("breaker not kept", "target", name, "error", err)
+			b.save(name, g)
+			done = false
+		}
+	}
+	for name, a := range pauses {
+		g := find(name)
+		if g == nil {
+			continue
+		}
+		err := b.direct(ctx, name, g, func(c *control) bool { return b.waits(name) && c.pause(a.at, a.by, a.reason) })
+		if err != nil {
+			b.log.Warn("pause not kept", "target", name, "error", err)
+			done = false
+		}
+	}
+	return done
+}
+
+// waits reports whether a pause still has to be written.
+func (b *book) waits(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.pauses[name]
+	return ok
+}
+
+// writeBreaker keeps a breaker. What another gateway kept meanwhile is
+// replaced: each sees the target by itself, and the last word counts.
+func (b *book) writeBreaker(ctx context.Context, name string, g *gate) error {
+	value, err := g.marshal()
+	if err != nil {
+		return fmt.Errorf("encode breaker: %w", err)
+	}
+	b.mu.Lock()
+	n := b.breakers[name]
+	b.mu.Unlock()
+	for range staleTries {
+		n.Kind, n.Name, n.Value = noteBreaker, name, value
+		kept, err := b.ledger.PutNote(ctx, n)
+		if err == nil {
+			b.remember(b.breakers, name, kept)
+			return nil
+		}
+		if !errors.Is(err, dedupe.ErrStale) {
+			return err
+		}
+		if n, err = b.ledger.Note(ctx, noteBreaker, name); err != nil && !errors.Is(err, dedupe.ErrNotFound) {
+			return err
+		}
+	}
+	return dedupe.ErrStale
+}
+
+// refresh takes over what another gateway decided about targets.
+func (b *book) refresh(ctx context.Context, find func(string) *gate) {
+	notes, err := b.ledger.Notes(ctx, noteTarget)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.Warn("read controls of targets", "error", err)
+		}
+		return
+	}
+	b.acts.Lock()
+	defer b.acts.Unlock()
+	for _, n := range notes {
+		b.mu.Lock()
+		known := b.controls[n.Name].Version
+		b.mu.Unlock()
+		if n.Version <= known {
+			continue
+		}
+		b.remember(b.controls, n.Name, n)
+		c, err := parseControl(n.Value)
+		if g := find(n.Name); g != nil && err == nil {
+			g.direct(c)
+		}
+	}
+}
