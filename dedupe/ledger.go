@@ -275,6 +275,9 @@ type Upkeep interface {
 	Replay(ctx context.Context, r Replay) (ReplayCount, error)
 	// Cancel closes one event's open deliveries, of one target or of all.
 	Cancel(ctx context.Context, ref event.Ref, target string, by By) (int, error)
+	// Drop takes one event's dead deliveries, of one target or of all, off the
+	// dead letters: they become cancelled. Replay opens them as any others.
+	Drop(ctx context.Context, ref event.Ref, target string, by By) (int, error)
 	// Expire drops what retention and windows have ended and returns disk.
 	Expire(ctx context.Context) (Expired, error)
 	// Check reads everything and reports every fault.

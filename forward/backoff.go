@@ -58,7 +58,7 @@ func (s *Schedule) check() error {
 // 0 to 1, of the rest.
 func (s Schedule) Next(attempt uint32, r float64) time.Duration {
 	pause := s.pause(max(attempt, 1))
-	return time.Duration(pause*s.Steady + pause*(1-s.Steady)*r)
+	return time.Duration(float64(pause*s.Steady) + float64(pause*(1-s.Steady)*r)) // the same on every machine: not fused
 }
 
 // pause is the longest delay after the attempt-th attempt.

@@ -247,6 +247,26 @@ func (r *replay) finish() error {
 
 // Cancel closes one event's open deliveries; see dedupe.Upkeep.
 func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
+	return db.cancel(ctx, ref, target, by, event.State.Open, func(c *commit, _ place, d event.Delivery) error {
+		c.after = append(c.after, func() { db.sched.Cancel(d.Target, ref, d.Generation) })
+		return nil
+	})
+}
+
+// Drop takes one event's dead deliveries off the dead letters; see
+// dedupe.Upkeep.
+func (db *DB) Drop(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
+	return db.cancel(ctx, ref, target, by, isDead, func(c *commit, p place, d event.Delivery) error {
+		c.after = append(c.after, func() { db.sched.Dead(d.Target, -1) })
+		return c.txn.Delete(deadKey(p.class.n, p.t, d.Target, ref))
+	})
+}
+
+func isDead(s event.State) bool { return s == event.Dead }
+
+// cancel makes cancelled, in one transaction, the deliveries of an event that
+// are in one of the states of which; leave undoes what those states brought.
+func (db *DB) cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By, which func(event.State) bool, leave func(*commit, place, event.Delivery) error) (int, error) {
 	if err := db.whole(ctx); err != nil {
 		return 0, err
 	}
@@ -269,17 +289,19 @@ func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string, by dedup
 	}
 	n := 0
 	for _, d := range rec.Deliveries {
-		if !d.State.Open() || target != "" && d.Target != target {
+		if !which(d.State) || target != "" && d.Target != target {
 			continue
 		}
 		n++
-		name, gen := d.Target, d.Generation
+		err := leave(c, p, d)
 		d.State, d.UpdatedAt, d.DueAt = event.Cancelled, c.now, time.Time{}
-		if err := c.state(p, &d); err != nil {
+		if err == nil {
+			err = c.state(p, &d)
+		}
+		if err != nil {
 			return 0, db.fail(err)
 		}
 		c.record(dedupe.CancelledAct(&d, by))
-		c.after = append(c.after, func() { db.sched.Cancel(name, ref, gen) })
 	}
 	if err := c.commit(); err != nil {
 		return 0, db.fail(err)

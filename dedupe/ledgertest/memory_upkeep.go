@@ -95,6 +95,18 @@ func (m *Memory) reopen(rec *record, target string, r *dedupe.Replay, now time.T
 
 // Cancel closes an event's open deliveries.
 func (m *Memory) Cancel(_ context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
+	return m.cancel(ref, target, by, event.State.Open, func(d *event.Delivery) { m.schedule.Cancel(d.Target, ref, d.Generation) })
+}
+
+// Drop takes an event's dead deliveries off the dead letters.
+func (m *Memory) Drop(_ context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
+	return m.cancel(ref, target, by, isDead, func(d *event.Delivery) { m.schedule.Dead(d.Target, -1) })
+}
+
+func isDead(s event.State) bool { return s == event.Dead }
+
+// cancel makes cancelled what is in one of the states of which.
+func (m *Memory) cancel(ref event.Ref, target string, by dedupe.By, which func(event.State) bool, leave func(*event.Delivery)) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rec, err := m.find(ref)
@@ -104,10 +116,10 @@ func (m *Memory) Cancel(_ context.Context, ref event.Ref, target string, by dedu
 	n := 0
 	for i := range rec.Deliveries {
 		d := &rec.Deliveries[i]
-		if !d.State.Open() || target != "" && target != d.Target {
+		if !which(d.State) || target != "" && target != d.Target {
 			continue
 		}
-		m.schedule.Cancel(d.Target, ref, d.Generation)
+		leave(d)
 		d.State, d.DueAt, d.UpdatedAt = event.Cancelled, time.Time{}, m.clock.now()
 		m.act(dedupe.CancelledAct(d, by), d.UpdatedAt)
 		n++
