@@ -38,6 +38,7 @@ type Config struct {
 	Account  *audit.Account // required
 	Receiver Receiver       // required
 	Forward  Forwarder      // required
+	Control  Controller     // nil: targets can't be paused
 
 	// Reload reads the configuration anew and swaps it in whole, or keeps the
 	// old one and returns an error. The faults are warnings in the first case

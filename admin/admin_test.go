@@ -774,6 +774,8 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		"GET /api/v1/events", "GET /api/v1/events/evt_1", "GET /api/v1/events/evt_1/body", "GET /api/v1/events/evt_1/attempts",
 		"POST /api/v1/events/evt_1/cancel", "GET /api/v1/deliveries", "POST /api/v1/replays", "GET /api/v1/sources",
 		"GET /api/v1/targets", "GET /api/v1/refusals", "GET /api/v1/refusals/x", "GET /api/v1/status", "GET /api/v1/health",
+		"POST /api/v1/deliveries/x.a.0/cancel", "POST /api/v1/deadletters/drop", "GET /api/v1/targets/x", "POST /api/v1/targets/x/pause",
+		"POST /api/v1/targets/x/resume", "POST /api/v1/targets/x/drain",
 		"GET /api/v1/version", "POST /api/v1/reload", "POST /api/v1/-/reload", "POST /-/reload", "POST /api/v1/check",
 		"POST /api/v1/targets/billing/test",
 	} {
@@ -782,7 +784,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		b.wantCode(route, resp, body, 401, admin.CodeUnauthorized)
 		checked = append(checked, route)
 	}
-	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/")) {
+	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/", "x.a.0", ":id", "targets/x", "targets/:name")) {
 		t.Errorf("routes that need the token are\n%v\nchecked were\n%v", got, checked)
 	}
 }

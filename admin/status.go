@@ -73,7 +73,7 @@ func (a *Admin) targets(st dedupe.Stats) []Target {
 	out := append([]Target{}, a.cfg.Forward.Status()...)
 	for name := range st.Targets {
 		if !slices.ContainsFunc(out, func(t Target) bool { return t.Name == name }) {
-			out = append(out, Target{Name: name, Missing: true})
+			out = append(out, Target{Name: name, Missing: true, Breaker: Breaker{State: "closed"}})
 		}
 	}
 	for i := range out {
@@ -83,6 +83,9 @@ func (a *Admin) targets(st dedupe.Stats) []Target {
 			out[i].OldestAge = max(0, a.cfg.Now().Sub(s.Oldest).Seconds())
 		}
 		out[i].Attempts = orEmpty(out[i].Attempts)
+		if out[i].Breaker.History == nil {
+			out[i].Breaker.History = []BreakerChange{}
+		}
 	}
 	slices.SortFunc(out, func(x, y Target) int { return strings.Compare(x.Name, y.Name) })
 	return out

@@ -51,6 +51,11 @@ type Target struct {
 	LastFailure time.Time         `json:"last_failure_at,omitzero"`
 	Attempts    map[string]uint64 `json:"attempts"` // by outcome, since start
 	Failures    int               `json:"consecutive_failures"`
+	Paused      bool              `json:"paused"` // nothing is attempted
+	PausedAt    time.Time         `json:"paused_at,omitzero"`
+	PausedBy    string            `json:"paused_by,omitempty"`
+	PauseReason string            `json:"pause_reason,omitempty"`
+	Breaker     Breaker           `json:"breaker"`
 
 	// Of the ledger.
 	Pending   int64   `json:"pending"`

@@ -15,6 +15,7 @@ import (
 type Keeper interface {
 	Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, error)
 	Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error)
+	Drop(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error)
 	Check(ctx context.Context) (dedupe.CheckReport, error)
 	Health(ctx context.Context) error
 }

@@ -214,7 +214,7 @@ func (a *app) deliveriesCmd() *cobra.Command {
 	f.register(c.Flags())
 	f.registerState(c.Flags())
 	p.register(c)
-	return group("deliveries", "List what goes to which target", c)
+	return group("deliveries", "List what goes to which target", c, a.deliveriesCancelCmd())
 }
 
 func (a *app) deliveriesList(ctx context.Context, f admin.Filter, p pageFlags) error {

@@ -49,7 +49,7 @@ func (a *app) root() *cobra.Command {
 	addGroup(root, "run", a.serveCmd(), a.demoCmd(), a.checkCmd(), a.triggerCmd(), a.reloadCmd())
 	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.deliveriesCmd(),
 		a.sourcesCmd(), a.targetsCmd(), a.refusalsCmd())
-	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.ledgerCmd(), a.adminCmd())
+	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")
 	root.SetCompletionCommandGroupID("know")

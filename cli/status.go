@@ -72,7 +72,7 @@ func order(x, y bool) int {
 }
 
 // ailing reports whether a target needs a look.
-func ailing(t admin.Target) bool { return t.Missing || t.Failures > 0 || t.Dead > 0 }
+func ailing(t admin.Target) bool { return t.Missing || t.Paused || t.Failures > 0 || t.Dead > 0 }
 
 // more prints the first rows of a table and says how many are left.
 func more(w io.Writer, t *table, noun string) error {
@@ -115,6 +115,10 @@ func targetTable(now time.Time, targets []admin.Target) *table {
 		switch {
 		case tgt.Missing:
 			failing = "MISSING"
+		case tgt.Paused:
+			failing = "PAUSED"
+		case tgt.Breaker.State != "" && tgt.Breaker.State != "closed":
+			failing = "BREAKER"
 		case tgt.Failures > 0:
 			failing = fmt.Sprintf("%d×", tgt.Failures)
 		}
@@ -184,23 +188,4 @@ func (a *app) sourcesCmd() *cobra.Command {
 				})
 		})
 	})
-}
-
-func (a *app) targetsCmd() *cobra.Command {
-	c := leaf("targets", "List the targets", "", cobra.NoArgs, func(ctx context.Context, _ []string) error {
-		return a.call(ctx, func(c *admin.Client) error {
-			items, err := c.Targets(ctx)
-			if err != nil {
-				return err
-			}
-			t := targetTable(a.now(), items)
-			i := -1
-			return whole(a, items, append(t.head, "URL"), func(tgt admin.Target) []string {
-				i++
-				return append(t.rows[i], dash(tgt.URL))
-			})
-		})
-	})
-	c.AddCommand(a.targetTestCmd())
-	return c
 }

@@ -94,6 +94,18 @@ func (d Delivery) DeliveryID() string {
 	return d.Event.String() + "." + d.Target + "." + strconv.Itoa(int(d.Generation))
 }
 
+// ParseDeliveryID reads what DeliveryID writes.
+func ParseDeliveryID(s string) (ref Ref, target string, generation uint16, err error) {
+	parts := strings.Split(s, ".")
+	if len(parts) == 3 {
+		n, numErr := strconv.ParseUint(parts[2], 10, 16)
+		if ref, err = ParseRef(parts[0]); err == nil && numErr == nil && parts[1] != "" {
+			return ref, parts[1], uint16(n), nil
+		}
+	}
+	return Ref{}, "", 0, fmt.Errorf("delivery %q: want a ref, a target and a generation, as in 01ARZ3NDEKTSV4RRFFQ69G5FAV.billing.0", s)
+}
+
 // Outcome classes an attempt for metrics, the account and people.
 type Outcome string
 

@@ -135,7 +135,7 @@ func (q *queue) decide(r *dedupe.Result, a answer, probe uint64) {
 		q.postpone(r, a)
 	case hold:
 		r.State = event.Pending
-		q.hold("gateway", fmt.Sprintf("the target answered %d", a.status))
+		q.hold(dedupe.By{Actor: "gateway", Reason: fmt.Sprintf("the target answered %d", a.status)})
 	}
 	r.Attempt.State, r.Attempt.RetryIn = r.State, r.Delay
 }

@@ -50,8 +50,8 @@ type book struct {
 
 // act is who did something, when and why.
 type act struct {
-	at         moment
-	by, reason string
+	at moment
+	by dedupe.By
 }
 
 func newBook(ledger dedupe.Notebook, log *slog.Logger) *book {
@@ -203,7 +203,7 @@ func (b *book) flush(ctx context.Context, find func(string) *gate) bool {
 		if g == nil {
 			continue
 		}
-		err := b.direct(ctx, name, g, func(c *control) bool { return b.waits(name) && c.pause(a.at, a.by, a.reason) })
+		err := b.direct(ctx, name, g, func(c *control) bool { return b.waits(name) && c.pause(a.at, a.by) })
 		if err != nil {
 			b.log.Warn("pause not kept", "target", name, "error", err)
 			done = false

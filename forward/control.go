@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/onceward/onceward/dedupe"
 )
 
 const (
@@ -33,16 +35,16 @@ type span struct {
 }
 
 // pause begins a pause; false when there is one.
-func (c *control) pause(at moment, by, reason string) bool {
+func (c *control) pause(at moment, by dedupe.By) bool {
 	if c.Paused {
 		return false
 	}
-	c.Paused, c.Since, c.At, c.By, c.Reason = true, at.ledger, at.wall, by, reason
+	c.Paused, c.Since, c.At, c.By, c.Reason = true, at.ledger, at.wall, by.Actor, by.Reason
 	return true
 }
 
 // resume ends the pause; false when there is none.
-func (c *control) resume(at moment, by, reason string) bool {
+func (c *control) resume(at moment, by dedupe.By) bool {
 	if !c.Paused {
 		return false
 	}
@@ -51,7 +53,7 @@ func (c *control) resume(at moment, by, reason string) bool {
 	for len(ended) > maxPauses || len(ended) > 0 && at.ledger.Sub(ended[0].To) > pauseKept {
 		ended = ended[1:]
 	}
-	*c = control{At: at.wall, By: by, Reason: reason, Ended: ended}
+	*c = control{At: at.wall, By: by.Actor, Reason: by.Reason, Ended: ended}
 	return true
 }
 

@@ -3,6 +3,8 @@ package forward
 import (
 	"testing"
 	"time"
+
+	"github.com/onceward/onceward/dedupe"
 )
 
 func TestControlStopsTheClock(t *testing.T) {
@@ -14,13 +16,13 @@ func TestControlStopsTheClock(t *testing.T) {
 	if got := c.stopped(day(0), day(100)); got != 0 {
 		t.Errorf("a target that was never paused: %v", got)
 	}
-	if !c.pause(at(10), "ann", "sick") || c.pause(at(11), "bob", "again") || c.By != "ann" {
+	if !c.pause(at(10), dedupe.By{Actor: "ann", Reason: "sick"}) || c.pause(at(11), dedupe.By{Actor: "bob", Reason: "again"}) || c.By != "ann" {
 		t.Errorf("pausing: %+v", c)
 	}
-	if !c.resume(at(12), "bob", "well") || c.resume(at(13), "bob", "again") {
+	if !c.resume(at(12), dedupe.By{Actor: "bob", Reason: "well"}) || c.resume(at(13), dedupe.By{Actor: "bob", Reason: "again"}) {
 		t.Errorf("resuming: %+v", c)
 	}
-	c.pause(at(20), "ann", "sick")
+	c.pause(at(20), dedupe.By{Actor: "ann", Reason: "sick"})
 	for _, tt := range []struct{ from, now, want float64 }{
 		{0, 15, 2},    // all of the first
 		{11, 15, 1},   // opened during it
@@ -38,13 +40,13 @@ func TestControlStopsTheClock(t *testing.T) {
 		}
 	}
 	for i := range 1000 {
-		c.resume(at(30+float64(i)/10), "x", "")
-		c.pause(at(30.05+float64(i)/10), "x", "")
+		c.resume(at(30+float64(i)/10), dedupe.By{Actor: "x", Reason: ""})
+		c.pause(at(30.05+float64(i)/10), dedupe.By{Actor: "x", Reason: ""})
 	}
 	if len(c.Ended) != maxPauses {
 		t.Errorf("%d pauses are remembered, want %d", len(c.Ended), maxPauses)
 	}
-	c.resume(at(1000), "x", "")
+	c.resume(at(1000), dedupe.By{Actor: "x", Reason: ""})
 	if len(c.Ended) != 1 {
 		t.Errorf("%d pauses are remembered after years, want 1", len(c.Ended))
 	}

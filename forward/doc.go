@@ -12,8 +12,10 @@
 //     lost lease it is attempted again, with the same key.
 //   - A delivery changes only through the ledger's Finish, together with the
 //     record of the attempt. What is not durable did not happen.
-//   - Every target has its own workers, connections and leases; none waits
-//     for another.
+//   - Every target has its own workers, connections, leases, rate and share of
+//     memory; none waits for another.
+//   - While a target is paused no attempt at it begins, and while its breaker
+//     is open only one at a time. Neither uses up a delivery.
 //   - No connection is made to a link-local, metadata, unspecified, multicast
 //     or broadcast address, in whatever spelling and whatever a name resolves
 //     to: the address that is connected to decides.

@@ -209,7 +209,7 @@ func (f *Forwarder) newQueue(t *Target) *queue {
 		transport: newTransport(t, f.cfg.Dial, f.cfg.Resolver), fail: f.fail,
 		work: make(chan item, waiting(t)), results: make(chan *dedupe.Result, backlog), share: newShare(t.Memory),
 		save: func() { f.book.save(t.Name, gate) },
-		hold: func(by, reason string) { f.hold(t.Name, gate, by, reason) },
+		hold: func(by dedupe.By) { f.hold(t.Name, gate, by) },
 	}
 }
 

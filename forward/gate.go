@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/onceward/onceward/dedupe"
 )
 
 // gate decides whether a target may be attempted now: not while it is paused,
@@ -176,10 +178,10 @@ func (g *gate) direct(c control) {
 }
 
 // hold pauses on the spot, before the ledger knows; false when it is paused.
-func (g *gate) hold(at moment, by, reason string) bool {
+func (g *gate) hold(at moment, by dedupe.By) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.control.pause(at, by, reason) {
+	if !g.control.pause(at, by) {
 		return false
 	}
 	g.turn()

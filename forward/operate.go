@@ -21,12 +21,12 @@ func (f *Forwarder) restore(ctx context.Context) error {
 }
 
 // hold pauses a target at once; the ledger learns of it soon.
-func (f *Forwarder) hold(name string, g *gate, by, reason string) {
-	a := act{f.moment(), by, reason}
-	if !g.hold(a.at, by, reason) {
+func (f *Forwarder) hold(name string, g *gate, by dedupe.By) {
+	a := act{f.moment(), by}
+	if !g.hold(a.at, by) {
 		return
 	}
-	f.cfg.Log.Warn("target is paused", "target", name, "by", by, "reason", reason)
+	f.cfg.Log.Warn("target is paused", "target", name, "by", by.Actor, "reason", by.Reason)
 	f.book.savePause(name, a)
 }
 
@@ -34,23 +34,23 @@ func (f *Forwarder) hold(name string, g *gate, by, reason string) {
 // begins, deliveries stay pending, and for at most MaxPause the time doesn't
 // count towards their give-up. It holds over restarts and reloads until
 // Resume. Pausing a paused target changes nothing. A name that is no target is
-// dedupe.ErrNotFound. It must not be called before Run has begun.
-func (f *Forwarder) Pause(ctx context.Context, name, by, reason string) error {
+// dedupe.ErrNotFound.
+func (f *Forwarder) Pause(ctx context.Context, name string, by dedupe.By) error {
 	at := f.moment()
-	return f.direct(ctx, name, "target is paused", by, reason, func(c *control) bool { return c.pause(at, by, reason) })
+	return f.direct(ctx, name, "target is paused", by, func(c *control) bool { return c.pause(at, by) })
 }
 
 // Resume ends a pause, whoever began it. What waited is due as it was.
 // Otherwise it is as Pause.
-func (f *Forwarder) Resume(ctx context.Context, name, by, reason string) error {
+func (f *Forwarder) Resume(ctx context.Context, name string, by dedupe.By) error {
 	at := f.moment()
-	return f.direct(ctx, name, "target is resumed", by, reason, func(c *control) bool { return c.resume(at, by, reason) })
+	return f.direct(ctx, name, "target is resumed", by, func(c *control) bool { return c.resume(at, by) })
 }
 
 // Drain is Pause, and waits until the attempts under way have ended. When ctx
 // ends first it returns its error, and the target stays paused.
-func (f *Forwarder) Drain(ctx context.Context, name, by, reason string) error {
-	if err := f.Pause(ctx, name, by, reason); err != nil {
+func (f *Forwarder) Drain(ctx context.Context, name string, by dedupe.By) error {
+	if err := f.Pause(ctx, name, by); err != nil {
 		return err
 	}
 	g := f.gate(name)
@@ -64,7 +64,7 @@ func (f *Forwarder) Drain(ctx context.Context, name, by, reason string) error {
 	return nil
 }
 
-func (f *Forwarder) direct(ctx context.Context, name, what, by, reason string, change func(*control) bool) error {
+func (f *Forwarder) direct(ctx context.Context, name, what string, by dedupe.By, change func(*control) bool) error {
 	f.mu.Lock()
 	_, ok := f.targets[name]
 	f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *Forwarder) direct(ctx context.Context, name, what, by, reason string, c
 		return changed
 	})
 	if err == nil && changed {
-		f.cfg.Log.Warn(what, "target", name, "by", by, "reason", reason)
+		f.cfg.Log.Warn(what, "target", name, "by", by.Actor, "reason", by.Reason)
 	}
 	return err
 }

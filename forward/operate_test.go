@@ -30,10 +30,10 @@ func TestPause(t *testing.T) {
 		refs := r.many(100)
 		r.run(tgt)
 		time.Sleep(1500 * time.Millisecond)
-		if err := r.f.Pause(t.Context(), "a", "ann", "deploy"); err != nil {
+		if err := r.f.Pause(t.Context(), "a", dedupe.By{Actor: "ann", Reason: "deploy"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.f.Pause(t.Context(), "a", "bob", "again"); err != nil {
+		if err := r.f.Pause(t.Context(), "a", dedupe.By{Actor: "bob", Reason: "again"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -64,7 +64,7 @@ func TestPause(t *testing.T) {
 		if rec.count() != 8 {
 			t.Errorf("%d requests after reload and restart, want still 8", rec.count())
 		}
-		if err := r.f.Resume(t.Context(), "a", "bob", "deployed"); err != nil {
+		if err := r.f.Resume(t.Context(), "a", dedupe.By{Actor: "bob", Reason: "deployed"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -75,7 +75,7 @@ func TestPause(t *testing.T) {
 		if s := r.f.Status()[0]; s.Paused || s.PausedBy != "" || s.PauseReason != "" {
 			t.Errorf("status = %+v, want not paused", s)
 		}
-		for _, err := range []error{r.f.Pause(t.Context(), "b", "", ""), r.f.Resume(t.Context(), "b", "", ""), r.f.Drain(t.Context(), "b", "", "")} {
+		for _, err := range []error{r.f.Pause(t.Context(), "b", dedupe.By{Actor: "", Reason: ""}), r.f.Resume(t.Context(), "b", dedupe.By{Actor: "", Reason: ""}), r.f.Drain(t.Context(), "b", dedupe.By{Actor: "", Reason: ""})} {
 			if !errors.Is(err, dedupe.ErrNotFound) {
 				t.Errorf("a name that is no target: %v", err)
 			}
@@ -94,7 +94,7 @@ func TestPauseAndGiveUp(t *testing.T) {
 		ref := r.admit(event.Event{Targets: []string{"a"}}, "x")
 		r.run(Target{Name: "a", URL: mustURL(t, "http://a/"), GiveUp: 3 * day, Breaker: Breaker{Off: true}})
 		time.Sleep(day)
-		if err := r.f.Pause(t.Context(), "a", "ann", ""); err != nil {
+		if err := r.f.Pause(t.Context(), "a", dedupe.By{Actor: "ann", Reason: ""}); err != nil {
 			t.Fatal(err)
 		}
 		seen := rec.count()
@@ -103,7 +103,7 @@ func TestPauseAndGiveUp(t *testing.T) {
 		if d := r.delivery(ref, "a"); d.State != event.Pending || rec.count() != seen {
 			t.Fatalf("after ten days of pause %v and %d attempts, want pending and none", d.State, rec.count()-seen)
 		}
-		if err := r.f.Resume(t.Context(), "a", "ann", ""); err != nil {
+		if err := r.f.Resume(t.Context(), "a", dedupe.By{Actor: "ann", Reason: ""}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(day)
@@ -111,7 +111,7 @@ func TestPauseAndGiveUp(t *testing.T) {
 		if d := r.delivery(ref, "a"); d.State != event.Pending || rec.count() == seen {
 			t.Fatalf("two days of its own clock: %v after %d attempts, want pending and some", d.State, rec.count()-seen)
 		}
-		if err := r.f.Pause(t.Context(), "a", "ann", ""); err != nil {
+		if err := r.f.Pause(t.Context(), "a", dedupe.By{Actor: "ann", Reason: ""}); err != nil {
 			t.Fatal(err)
 		}
 		seen = rec.count()
@@ -142,10 +142,10 @@ func TestDrainTarget(t *testing.T) {
 		start := time.Now()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.f.Drain(short, "a", "ann", "move"); !errors.Is(err, context.DeadlineExceeded) || !r.f.Status()[0].Paused {
+		if err := r.f.Drain(short, "a", dedupe.By{Actor: "ann", Reason: "move"}); !errors.Is(err, context.DeadlineExceeded) || !r.f.Status()[0].Paused {
 			t.Errorf("a drain that takes too long: %v", err)
 		}
-		if err := r.f.Drain(t.Context(), "a", "ann", "move"); err != nil || time.Since(start) != 6*time.Second {
+		if err := r.f.Drain(t.Context(), "a", dedupe.By{Actor: "ann", Reason: "move"}); err != nil || time.Since(start) != 6*time.Second {
 			t.Errorf("drained after %v: %v, want 6s", time.Since(start), err)
 		}
 		if n := r.f.Status()[0].InFlight; n != 0 || rec.count() != 3 {
@@ -167,7 +167,7 @@ func TestControlsAreShared(t *testing.T) {
 		one.run(tgt)
 		two.run(tgt)
 		synctest.Wait()
-		if err := one.f.Pause(t.Context(), "a", "ann", "deploy"); err != nil {
+		if err := one.f.Pause(t.Context(), "a", dedupe.By{Actor: "ann", Reason: "deploy"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(11 * time.Second)
@@ -175,11 +175,11 @@ func TestControlsAreShared(t *testing.T) {
 		if s := two.f.Status()[0]; !s.Paused || s.PausedBy != "ann" {
 			t.Errorf("the other gateway's status = %+v, want paused", s)
 		}
-		if err := two.f.Resume(t.Context(), "a", "bob", ""); err != nil {
+		if err := two.f.Resume(t.Context(), "a", dedupe.By{Actor: "bob", Reason: ""}); err != nil {
 			t.Fatal(err)
 		}
 		// one doesn't know of the resumption yet: its act starts anew.
-		if err := one.f.Pause(t.Context(), "a", "cat", "again"); err != nil {
+		if err := one.f.Pause(t.Context(), "a", dedupe.By{Actor: "cat", Reason: "again"}); err != nil {
 			t.Fatal(err)
 		}
 		n, err := mem.Note(t.Context(), noteTarget, "a")
@@ -211,7 +211,7 @@ func TestPauseOnWhileLedgerFails(t *testing.T) {
 		if s := r.f.Status()[0]; !s.Paused || rec.count() != 1 {
 			t.Errorf("paused is %v after %d requests, want true and 1", s.Paused, rec.count())
 		}
-		if err := r.f.Pause(t.Context(), "a", "ann", ""); err == nil {
+		if err := r.f.Pause(t.Context(), "a", dedupe.By{Actor: "ann", Reason: ""}); err == nil {
 			t.Error("an act that can't be kept is no error")
 		}
 		failing.Store(false)

@@ -42,8 +42,8 @@ type queue struct {
 	transport roundTripper
 	fail      func(error) // the ledger gave up
 	share     *share
-	save      func()                  // keeps the breaker in the ledger, soon
-	hold      func(by, reason string) // pauses the target
+	save      func()             // keeps the breaker in the ledger, soon
+	hold      func(by dedupe.By) // pauses the target
 
 	work    chan item
 	results chan *dedupe.Result

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
@@ -276,7 +277,7 @@ func TestPauseOn(t *testing.T) {
 		if got := rec.count(); got != 3 {
 			t.Errorf("%d attempts after a restart, want still 3", got)
 		}
-		if err := r.f.Resume(t.Context(), "a", "ann", "mended"); err != nil {
+		if err := r.f.Resume(t.Context(), "a", dedupe.By{Actor: "ann", Reason: "mended"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

@@ -284,7 +284,7 @@ func (g *Gateway) make() (err error) {
 
 func (g *Gateway) makeAdmin() error {
 	gen := g.gen.Load()
-	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: g.ledger, Now: g.opts.Now})
+	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: keeper{g.ledger, g.forwarder.Cancelled}, Now: g.opts.Now})
 	if err != nil {
 		return fmt.Errorf("make account: %w", err)
 	}
@@ -293,7 +293,7 @@ func (g *Gateway) makeAdmin() error {
 		return err
 	}
 	g.admin, err = admin.New(admin.Config{
-		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder},
+		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder}, Control: g.forwarder,
 		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TestTarget: g.testTarget,
 		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,

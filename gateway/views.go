@@ -53,7 +53,11 @@ func (v targetsView) Status() []admin.Target {
 		out[i] = admin.Target{
 			Name: t.Name, URL: t.Site, Missing: t.Missing, InFlight: int(t.InFlight),
 			LastSuccess: t.LastSuccess, LastFailure: t.LastFailure, Failures: int(t.ConsecutiveFailures),
-			Attempts: map[string]uint64{},
+			Attempts: map[string]uint64{}, Paused: t.Paused, PausedAt: t.PausedAt, PausedBy: t.PausedBy, PauseReason: t.PauseReason,
+			Breaker: admin.Breaker{State: t.Breaker.State, ProbeAt: t.Breaker.ProbeAt, Probes: t.Breaker.Probes, History: []admin.BreakerChange{}},
+		}
+		for _, h := range t.Breaker.History {
+			out[i].Breaker.History = append(out[i].Breaker.History, admin.BreakerChange(h))
 		}
 		for outcome, n := range t.Attempts {
 			out[i].Attempts[string(outcome)] = n
