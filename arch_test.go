@@ -51,7 +51,7 @@ var homes = map[string][]string{
 	"github.com/labstack/echo/":           {"receiver", "admin"},
 	"github.com/dgraph-io/badger/":        {"dedupe/badgerdb"},
 	"github.com/klauspost/compress/":      {"dedupe/badgerdb"},
-	"golang.org/x/sync/":                  {"dedupe/badgerdb"},
+	"golang.org/x/sync/":                  {"dedupe/badgerdb", "forward"},
 	"google.golang.org/protobuf/":         {"dedupe/badgerdb"},
 	"golang.org/x/sys/":                   {"dedupe/badgerdb", "forward", "cli"},
 	"github.com/golang-jwt/jwt/":          {"verify"},
