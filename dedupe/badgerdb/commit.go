@@ -301,9 +301,11 @@ func (c *commit) body(cl class, ref event.Ref, body []byte) error {
 	}
 	for i := 0; i*chunkSize < len(body); i++ {
 		key := bodyKey(cl.n, t, ref, uint16(i))
-		if err := c.set(key, sealBody(key, chunk(body, i))); err != nil {
+		val := sealBody(key, chunk(body, i))
+		if err := c.set(key, val); err != nil {
 			return err
 		}
+		c.db.addBody(key, val)
 	}
 	return nil
 }
@@ -322,6 +324,7 @@ func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
 	for i := 0; i*chunkSize < len(body); i++ {
 		key := bodyKey(cl.n, t, ref, uint16(i))
 		val := sealBody(key, chunk(body, i))
+		c.db.addBody(key, val)
 		if room -= int64(len(val)); room < 0 {
 			dedupe.Failpoint("ahead.chunk")
 			if err := txn.Commit(); err != nil {

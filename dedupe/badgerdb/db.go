@@ -38,6 +38,10 @@ type Config struct {
 	// the disk is full at start. 0 is min(256 MiB, 1 % of the disk), negative
 	// none.
 	Ballast int64
+	// BodySize is how much of the disk the bodies of one retention class may
+	// take, about: past it the oldest go before their time, but not those of open
+	// events. 0 is no limit.
+	BodySize int64
 	// MaxSize is the size of the ledger, by allocated blocks, from which on
 	// intake is refused. 0 is no limit.
 	MaxSize int64
@@ -119,6 +123,7 @@ type DB struct {
 	nextAct uint64            // index of the writer's next act
 	pack    dedupe.ActPack    // of the transaction being put together
 	sealed  map[uint64]uint64 // by writer: acts before it may be dropped
+	bodies  map[partKey]int64 // bytes per bucket, when they are limited
 	claims  []uint32          // live claim buckets, ascending
 	failed  error             // after it nothing is written any more
 	closed  bool

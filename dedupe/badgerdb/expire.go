@@ -12,38 +12,58 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
+// maxDrops is how many buckets go in one round, so that intake never waits
+// long for one.
+const maxDrops = 2
+
 // Expire drops the buckets whose retention has passed and the claims whose
-// window has, whole, after carrying out of them what is still open. It runs
-// under the writer's lock: intake waits, normally well under a second.
+// window has, whole, after carrying out of them what is still open. It does so
+// in rounds, each under the writer's lock: intake waits for one round, normally
+// well under a second, and goes on between two.
 func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
+	out := dedupe.Expired{}
 	select {
 	case <-db.rebuilt:
 	default:
-		return dedupe.Expired{Held: true}, nil // what is open is not known yet
+		out.Held = true // what is open is not known yet
+		return out, nil
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	out := dedupe.Expired{}
-	if err := db.writable(); err != nil {
-		return out, err
-	}
-	now := db.clock.now()
-	if now.Before(db.holdUntil) {
-		db.metrics.expire.WithLabelValues("held").Inc()
-		return dedupe.Expired{Held: true}, nil
-	}
-	x := &expiry{db: db, ctx: ctx, now: now.UnixMilli(), next: db.cuts.Load().clone(), out: &out, dead: map[string]int64{}}
 	before := db.disk.measure()
-	err := x.run()
+	more, err := true, error(nil)
+	for more && err == nil {
+		if more, err = db.expireRound(ctx, &out); err == nil {
+			err = ctx.Err()
+		}
+	}
 	if after := db.disk.measure(); after < before {
 		out.Bytes = before - after
 	}
 	result := "ok"
-	if err != nil {
+	switch {
+	case out.Held:
+		result = "held"
+	case err != nil:
 		result = "error"
 	}
 	db.metrics.expire.WithLabelValues(result).Inc()
 	return out, err
+}
+
+// expireRound does one round and reports whether another is due.
+func (db *DB) expireRound(ctx context.Context, out *dedupe.Expired) (more bool, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.writable(); err != nil {
+		return false, err
+	}
+	now := db.clock.now()
+	if now.Before(db.holdUntil) {
+		out.Held = true
+		return false, nil
+	}
+	x := &expiry{db: db, ctx: ctx, now: now.UnixMilli(), next: db.cuts.Load().clone(), out: out, dead: map[string]int64{}}
+	err = x.run()
+	return x.more, err
 }
 
 // expiry is one run. db.mu is held throughout.
@@ -53,6 +73,7 @@ type expiry struct {
 	now   int64
 	next  *cuts // the boundaries after it
 	drops [][]byte
+	more  bool // another round is due
 	out   *dedupe.Expired
 	dead  map[string]int64 // dead letters that go, less those carried
 
@@ -91,20 +112,20 @@ func (x *expiry) plan() error {
 	var keepHeads time.Duration
 	for _, c := range *db.classes.Load() {
 		keepHeads = max(keepHeads, c.keep.Audit, c.keep.Meta)
+		// Attempts last, for they may stand for the state of their delivery.
 		for _, kind := range []byte{kindBody, kindEvent, kindAttempt} {
 			cut := uint32(max(0, (x.now-c.retention(kind).Milliseconds())/c.length(kind)))
-			k := [2]byte{kind, c.n}
-			if cut <= x.next.first[k] {
-				continue
+			if kind == kindBody {
+				cut = max(cut, db.sizeCut(x.txn, c))
 			}
-			for _, t := range buckets(x.txn, kind, c.n, 0, cut-1) {
-				x.drops = append(x.drops, bucketPrefix(kind, c.n, t))
-				x.out.Buckets++
-				if err := x.countDead(kind, c, t); err != nil {
-					return err
-				}
+			whole, err := x.planKind(kind, c, cut)
+			if err != nil {
+				return err
 			}
-			x.next.first[k] = cut
+			if !whole {
+				x.more = true
+				return nil
+			}
 		}
 	}
 	if err := x.planClaims(); err != nil {
@@ -117,6 +138,91 @@ func (x *expiry) plan() error {
 		return err
 	}
 	return x.planHeads(keepHeads)
+}
+
+// planKind drops the buckets of a kind and class below cut, false when some are
+// left to another round.
+func (x *expiry) planKind(kind byte, c class, cut uint32) (whole bool, err error) {
+	k := [2]byte{kind, c.n}
+	if cut <= x.next.first[k] {
+		return true, nil
+	}
+	whole = true
+	ts := buckets(x.txn, kind, c.n, 0, cut-1)
+	if room := maxDrops - len(x.drops); len(ts) > room {
+		if room <= 0 {
+			return false, nil
+		}
+		cut, ts, whole = ts[room], ts[:room], false
+	}
+	for _, t := range ts {
+		x.drops = append(x.drops, bucketPrefix(kind, c.n, t))
+		x.out.Buckets++
+		if err := x.countDead(kind, c, t); err != nil {
+			return false, err
+		}
+	}
+	x.next.first[k] = cut
+	return whole, nil
+}
+
+// sizeCut is the first body bucket of a class that may stay when bodies have a
+// size limit: the newest ones that fit, and always the newest.
+func (db *DB) sizeCut(txn *badger.Txn, c class) uint32 {
+	if db.cfg.BodySize <= 0 {
+		return 0
+	}
+	room := db.cfg.BodySize
+	ts := db.liveBuckets(txn, kindBody, c, db.clock.now().UnixMilli())
+	for i := len(ts) - 1; i >= 0; i-- {
+		if room -= db.bodies[partKey{kindBody, c.n, ts[i]}]; room < 0 && i < len(ts)-1 {
+			return ts[i+1]
+		}
+	}
+	return 0
+}
+
+// countBodies adds up what the bodies of earlier runs take. It reads keys
+// only, and only when their size matters.
+func (db *DB) countBodies(ctx context.Context) error {
+	if db.cfg.BodySize <= 0 {
+		return nil
+	}
+	sizes := map[partKey]int64{}
+	err := db.view(func(txn *badger.Txn) error {
+		opt := badger.DefaultIteratorOptions
+		opt.PrefetchValues = false
+		opt.Prefix = []byte{kindBody}
+		it := txn.NewIterator(opt)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			key := it.Item().Key()
+			var ref event.Ref
+			if len(key) < bucketSize+len(ref) {
+				continue
+			}
+			if copy(ref[:], key[bucketSize:]); ref.Compare(db.startLast) <= 0 { // later ones are counted as they come
+				sizes[partKey{kindBody, key[1], bucketNumber(key)}] += int64(len(key)) + it.Item().ValueSize()
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for k, n := range sizes {
+		db.bodies[k] += n
+	}
+	return err
+}
+
+// addBody counts a body that is written. mu is held.
+func (db *DB) addBody(key, val []byte) {
+	if db.cfg.BodySize > 0 {
+		db.bodies[partKey{kindBody, key[1], bucketNumber(key)}] += int64(len(key) + len(val))
+	}
 }
 
 // countDead notes the dead letters of a bucket that goes.
@@ -390,9 +496,11 @@ func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
 			return err
 		}
 		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
-		if err := x.set(key, sealBody(key, payload)); err != nil {
+		val = sealBody(key, payload)
+		if err := x.set(key, val); err != nil {
 			return err
 		}
+		x.db.addBody(key, val)
 	}
 	return nil
 }
@@ -450,6 +558,11 @@ func (x *expiry) forget() {
 	db := x.db
 	for target, n := range x.dead {
 		db.sched.Dead(target, -n)
+	}
+	for k := range db.bodies {
+		if k.t < x.next.of(kindBody, k.class) {
+			delete(db.bodies, k)
+		}
 	}
 	claims := db.claims[:0:0]
 	for _, p := range db.claims {

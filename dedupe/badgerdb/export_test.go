@@ -1,6 +1,10 @@
 package badgerdb
 
-import "context"
+import (
+	"context"
+
+	"github.com/onceward/onceward/dedupe"
+)
 
 // FailNext makes the next commit fail with err before it is synced.
 func (db *DB) FailNext(err error) {
@@ -28,4 +32,9 @@ func (db *DB) KeepTime() error {
 		}
 	}
 	return db.keepTime(idle)
+}
+
+// ExpireRound is one round of Expire.
+func (db *DB) ExpireRound(ctx context.Context) (bool, error) {
+	return db.expireRound(ctx, &dedupe.Expired{})
 }

@@ -51,7 +51,7 @@ func Open(cfg Config) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{
-		cfg: cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes),
+		cfg: cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{},
 		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), openKeys: map[dedupe.Key]struct{}{}, committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
 	db.ahead = min(aheadSize, db.maxBatch/2)

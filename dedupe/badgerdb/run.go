@@ -47,6 +47,9 @@ func (db *DB) runRebuild(ctx context.Context) error {
 	if err := db.loadOpenKeys(); err != nil {
 		return fmt.Errorf("read open keys: %w", err)
 	}
+	if err := db.countBodies(ctx); err != nil {
+		return fmt.Errorf("count bodies: %w", err)
+	}
 	if err := db.recordUnknown(ctx); err != nil {
 		return err
 	}
