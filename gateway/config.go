@@ -75,6 +75,13 @@ type StoreConfig struct {
 	// Ballast is disk space held back so that a full disk can still be
 	// cleaned. Default 0: the engine chooses. Not reloadable.
 	Ballast Size `toml:"ballast,omitzero"`
+	// BodySize is how much disk the bodies of one retention may take, about:
+	// past it the oldest go before their time, those of open events excepted.
+	// Default 0: no limit. Not reloadable.
+	BodySize Size `toml:"body_size,omitzero"`
+	// MaxSize is the size of the ledger on disk from which on intake answers
+	// 503. Default 0: no limit but the reserve. Not reloadable.
+	MaxSize Size `toml:"max_size,omitzero"`
 }
 
 // RetentionConfig is how long the parts of an event are kept; zero fields

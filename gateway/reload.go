@@ -91,6 +91,8 @@ func (g *Gateway) fixed(cfg *Config, rep *report) {
 		{t.or("store").or("memory_limit"), "store.memory_limit", was.Store.MemoryLimit, cfg.Store.MemoryLimit},
 		{t.or("store").or("reserve"), "store.reserve", was.Store.Reserve, cfg.Store.Reserve},
 		{t.or("store").or("ballast"), "store.ballast", was.Store.Ballast, cfg.Store.Ballast},
+		{t.or("store").or("body_size"), "store.body_size", was.Store.BodySize, cfg.Store.BodySize},
+		{t.or("store").or("max_size"), "store.max_size", was.Store.MaxSize, cfg.Store.MaxSize},
 		{t.or("log"), "log", was.Log, cfg.Log},
 		{t.or("drain"), "drain", was.Drain, cfg.Drain},
 	} {
