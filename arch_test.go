@@ -23,9 +23,9 @@ const module = "github.com/onceward/onceward"
 var allowed = map[string][]string{
 	"":                  {"cli"},
 	"cli":               {"gateway", "verify", "admin", "dedupe", "event"},
-	"gateway":           {"receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "event"},
-	"receiver":          {"verify", "dedupe", "event"},
-	"forward":           {"dedupe", "event"},
+	"gateway":           {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "event"},
+	"receiver":          {"verify", "dedupe", "event", "trace"},
+	"forward":           {"dedupe", "event", "trace"},
 	"forward/client":    {},
 	"admin":             {"audit", "dedupe", "event"},
 	"audit":             {"dedupe", "event"},
@@ -34,13 +34,14 @@ var allowed = map[string][]string{
 	"dedupe/inbox":      {},
 	"dedupe/ledgertest": {"dedupe", "event"},
 	"event":             {},
+	"trace":             {},
 	"verify":            {},
 	"torture":           {},
 	"simulation":        {}, // tests alone: they may import anything
 }
 
 // alone are the packages whose tests, too, import nothing else of ours.
-var alone = []string{"event", "verify", "torture", "forward/client", "dedupe/inbox"}
+var alone = []string{"event", "trace", "verify", "torture", "forward/client", "dedupe/inbox"}
 
 // homes says who may import what others made. Prefixes of module paths. Tests
 // may import more: dedupe/inbox speaks database/sql alone, and its tests hold
@@ -52,7 +53,8 @@ var homes = map[string][]string{
 	"github.com/dgraph-io/badger/":        {"dedupe/badgerdb"},
 	"github.com/klauspost/compress/":      {"dedupe/badgerdb"},
 	"golang.org/x/sync/":                  {"dedupe/badgerdb", "forward"},
-	"google.golang.org/protobuf/":         {"dedupe/badgerdb"},
+	"google.golang.org/protobuf/":         {"dedupe/badgerdb", "trace"},
+	"go.opentelemetry.io/proto/otlp/":     {"trace"},
 	"golang.org/x/sys/":                   {"dedupe/badgerdb", "forward", "cli"},
 	"github.com/golang-jwt/jwt/":          {"verify"},
 	"golang.org/x/text/":                  {"verify"},
@@ -69,7 +71,7 @@ var homes = map[string][]string{
 	"golang.org/x/mod/":                   {"audit"},
 	"golang.org/x/net/":                   {"forward", "receiver", "gateway"},
 	"pgregory.net/rapid":                  {"dedupe/ledgertest"},
-	"github.com/prometheus/client_golang": {"dedupe", "dedupe/badgerdb", "receiver", "forward", "audit", "admin", "gateway"},
+	"github.com/prometheus/client_golang": {"trace", "dedupe", "dedupe/badgerdb", "receiver", "forward", "audit", "admin", "gateway"},
 }
 
 // source is one Go file of the module.

@@ -92,6 +92,7 @@ func (w *worker) attempt(ctx context.Context, it item, room *room) *dedupe.Resul
 	q.decide(r, a, it.probe)
 	q.state.end(&r.Attempt)
 	q.logAttempt(l.Delivery, &r.Attempt)
+	q.span(in.Event, l.Delivery, &r.Attempt)
 	return r
 }
 

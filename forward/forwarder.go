@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/trace"
 )
 
 // DefaultDrain is how long attempts in flight may go on after a stop.
@@ -49,6 +50,8 @@ type Config struct {
 	// GiveUp is how long deliveries of a missing target stay open; 0 =
 	// DefaultGiveUp.
 	GiveUp time.Duration
+	// Spans records attempts. Nil records none.
+	Spans *trace.Recorder
 	// Resolver looks names up; nil = net.DefaultResolver.
 	Resolver *net.Resolver
 	// Dial replaces the guarded dialer, for tests without a network: the
@@ -205,7 +208,7 @@ func (f *Forwarder) newQueue(t *Target) *queue {
 	gate := f.states[t.Name].gate
 	return &queue{
 		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.Site()),
-		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], build: newBuilder(t, f.cfg.Version),
+		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], build: newBuilder(t, f.cfg.Version), spans: f.cfg.Spans,
 		transport: newTransport(t, f.cfg.Dial, f.cfg.Resolver), fail: f.fail,
 		work: make(chan item, waiting(t)), results: make(chan *dedupe.Result, backlog), share: newShare(t.Memory),
 		save: func() { f.book.save(t.Name, gate) },

@@ -16,6 +16,7 @@ import (
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
+	"github.com/onceward/onceward/trace"
 )
 
 // TestType is the type of the event that Forwarder.Test sends.
@@ -116,6 +117,7 @@ func testEventFor(t *Target, now time.Time) dedupe.Loaded {
 		Source: testSource, Provider: testSource, ID: id, Type: TestType, Key: testSource + ":" + id, ReceivedAt: now,
 		Method: http.MethodPost, Header: []event.Field{{Name: "Content-Type", Value: "application/json"}},
 		BodyHash: event.HashOf(body), Body: event.Slice{Length: int64(len(body))}, Flags: event.FlagTest,
+		Trace: trace.NewRoot(true).String(),
 	}
 	return dedupe.Loaded{Event: ev, Body: body}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
+	"github.com/onceward/onceward/trace"
 )
 
 const (
@@ -39,6 +40,7 @@ type queue struct {
 	rand      func() float64
 	state     *state
 	build     *builder
+	spans     *trace.Recorder
 	transport roundTripper
 	fail      func(error) // the ledger gave up
 	share     *share

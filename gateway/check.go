@@ -32,6 +32,7 @@ func (c *checker) run() {
 	c.tokens()
 	c.store()
 	c.rest()
+	c.traces()
 	c.providers()
 	c.sources()
 	c.targets()
@@ -44,6 +45,7 @@ func (c *Config) fill() {
 	orDefault(&r.Body, 30*day)
 	orDefault(&r.Meta, 400*day)
 	orDefault(&r.Audit, 400*day)
+	c.Traces.fill(c.tree.get("traces"))
 	for i := range c.Sources {
 		label(c.Sources[i].Secrets)
 		label(c.Sources[i].PublicKeys)

@@ -31,6 +31,8 @@ type Config struct {
 	Store     StoreConfig     `toml:"store"`
 	Retention RetentionConfig `toml:"retention"`
 	Log       LogConfig       `toml:"log"`
+	// Traces are spans of requests and attempts. Default: none.
+	Traces TracesConfig `toml:"traces,omitzero"`
 	// Providers are senders beside the built-in ones, in the same terms.
 	Providers []verify.Row   `toml:"provider,omitempty"`
 	Sources   []SourceConfig `toml:"source,omitempty"`
@@ -159,6 +161,9 @@ type SourceConfig struct {
 	Registration string `toml:"registration,omitzero"`
 	// Options are the settings of the row, by its names.
 	Options map[string]string `toml:"options,omitzero"`
+	// TrustTrace lets the sender's trace, its traceparent, go on in ours.
+	// Default: a trace begins with the request, and links to theirs.
+	TrustTrace bool `toml:"trust_trace,omitzero"`
 	// AcceptUnconfirmed takes a row with facts that nobody has confirmed.
 	AcceptUnconfirmed bool `toml:"accept_unconfirmed,omitzero"`
 	// Formerly are old names of this source; their claims hold for it.

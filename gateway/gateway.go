@@ -19,6 +19,7 @@ import (
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/forward"
 	"github.com/onceward/onceward/receiver"
+	"github.com/onceward/onceward/trace"
 )
 
 // Options is what a gateway gets beside its configuration. The zero value
@@ -62,6 +63,7 @@ type Gateway struct {
 	clock     *clockWatch
 
 	// Set by Run before ready is closed, read-only from there on.
+	spans         *trace.Recorder // nil: nothing is recorded
 	ledger        ledger
 	writer        *dedupe.Writer
 	receiver      *receiver.Receiver
@@ -175,6 +177,9 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	s.start("watchdog", func(ctx context.Context) error { return watchdog(ctx, g.log) })
 	s.start("clock", g.clock.Run)
 	s.start("admin", func(ctx context.Context) error { return g.admin.Serve(ctx, g.admis) })
+	if g.spans.On() {
+		s.start("tracer", g.spans.Run)
+	}
 	s.start("forwarder", g.forwarder.Run)
 	s.start("confirmer", g.confirmer.Run)
 	s.start("receiver", func(ctx context.Context) error { return g.receiver.Serve(ctx, g.ingest) })
@@ -229,7 +234,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 		s.stop("confirmer"),
 		s.stop("writer"),
 		s.stop("ledger"),
-		s.stop("admin", "watchdog", "clock"),
+		s.stop("admin", "watchdog", "clock", "tracer"),
 		g.closeListeners(),
 	)
 	if cerr := g.ledger.Close(); cerr != nil {
@@ -255,6 +260,9 @@ func (g *Gateway) closeListeners() error {
 // make builds the parts around the open ledger.
 func (g *Gateway) make() (err error) {
 	gen, o := g.gen.Load(), g.opts
+	if g.spans, err = g.recorder(); err != nil {
+		return fmt.Errorf("make recorder of traces: %w", err)
+	}
 	g.writer, err = dedupe.NewWriter(dedupe.WriterConfig{Ledger: g.ledger, Log: g.log, Now: o.Now, Registerer: o.Registry})
 	if err != nil {
 		return fmt.Errorf("make writer: %w", err)
@@ -262,6 +270,7 @@ func (g *Gateway) make() (err error) {
 	drain := time.Duration(g.start.Drain)
 	g.forwarder, err = forward.New(forward.Config{
 		Ledger: spine{g.ledger, g.ledger, g.writer}, Log: g.log, Registerer: o.Registry, Version: o.Version, Now: o.Now, Drain: drain,
+		Spans: g.spans,
 	})
 	if err != nil {
 		return fmt.Errorf("make forwarder: %w", err)
@@ -271,7 +280,7 @@ func (g *Gateway) make() (err error) {
 	}
 	g.receiver, err = receiver.New(receiver.Config{
 		Admit: g.writer, Sources: gen.sources, Handover: handover{g}, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
-		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version,
+		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version, Spans: g.spans,
 	})
 	if err != nil {
 		return fmt.Errorf("make receiver: %w", err)

@@ -55,7 +55,7 @@ func (s *SourceConfig) build(general RetentionConfig) (*receiver.Source, error) 
 		Former: s.Formerly, Window: time.Duration(s.Window), Conflict: dedupe.Conflict(s.OnConflict),
 		NoID: verify.NoID(s.NoID), Guard: guardOf(s.Guard), Retention: s.Retention.over(general),
 		BodyLimit: int64(s.BodyLimit), Patience: time.Duration(row.Patience), PublicURL: s.PublicURL,
-		MaxElements: s.MaxElements, Batch: s.Batch,
+		MaxElements: s.MaxElements, Batch: s.Batch, TrustTrace: s.TrustTrace,
 	}
 	if s.Key != "" {
 		t, err := dedupe.ParseKeyTemplate(s.Key)

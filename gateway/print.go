@@ -60,6 +60,9 @@ func (c *Config) redacted() *Config {
 			}
 		}
 	}
+	if v := c.tree.get("traces", "endpoint"); v != nil && v.expanded {
+		out.Traces.Endpoint = "[redacted:endpoint]"
+	}
 	for i := range out.Sources {
 		if v := c.tree.get("source").item(i).get("roots"); v != nil && v.expanded {
 			out.Sources[i].Roots = "[redacted:roots]"

@@ -94,6 +94,7 @@ func (g *Gateway) fixed(cfg *Config, rep *report) {
 		{t.or("store").or("body_size"), "store.body_size", was.Store.BodySize, cfg.Store.BodySize},
 		{t.or("store").or("max_size"), "store.max_size", was.Store.MaxSize, cfg.Store.MaxSize},
 		{t.or("log"), "log", was.Log, cfg.Log},
+		{t.or("traces"), "traces", was.Traces.identity(), cfg.Traces.identity()},
 		{t.or("drain"), "drain", was.Drain, cfg.Drain},
 	} {
 		if f.old != f.new {

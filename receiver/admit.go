@@ -69,6 +69,7 @@ func (c *call) baseEvent(res *verify.Result) event.Event {
 		Source: c.src.name, Provider: c.src.provider, Secret: res.Secret, ReceivedAt: c.start,
 		Method: c.req.Method, Query: c.req.URL.RawQuery, Header: c.passing(), Answer: c.src.stored,
 	}
+	ev.Trace = c.trace().ctx.String()
 	if c.src.keyed {
 		ev.Caller = res.Caller
 	}
@@ -88,7 +89,6 @@ func (c *call) fillItem(it *dedupe.Item, base *event.Event, res *verify.Result, 
 	ev.Body = event.Slice{Offset: int64(got.Offset), Length: int64(got.Length)}
 	ev.BodyHash = event.HashOf(c.body[got.Offset : got.Offset+got.Length])
 	ev.Type = got.Type
-	ev.Trace = newTrace()
 	it.Conflict, it.Keys, it.Window = src.conflict, src.src.Keys, src.window
 	if got.ID != "" {
 		c.claimID(it, got.ID)
@@ -186,6 +186,9 @@ func (c *call) notAdmitted(err error) outcome {
 
 // admitted counts and answers durable outcomes.
 func (c *call) admitted(in *dedupe.Request) outcome {
+	if c.r.cfg.Spans.On() {
+		c.first = firstEvent{in.Outcomes[0].Ref, in.Outcomes[0].ID, in.Items[0].Event.Type, len(in.Items)}
+	}
 	var fresh, hits, conflicts, rejected int
 	for i := range in.Outcomes {
 		out := &in.Outcomes[i]

@@ -26,12 +26,18 @@ type call struct {
 	body  []byte            // once read
 	whole bool              // body was read to its end
 	echo  map[string]string // headers that the answer to accepted events carries
+
+	traced *traced    // nil until it is needed
+	first  firstEvent // of those that were admitted
 }
 
 // serveSource handles a request of a source and counts what became of it.
 func (r *Receiver) serveSource(w http.ResponseWriter, req *http.Request, gen *generation, src *compiled) {
 	c := &call{r: r, gen: gen, src: src, w: w, req: req, start: r.cfg.Now()}
 	out := outError
+	if r.cfg.Spans.On() {
+		c.w = &statusWriter{ResponseWriter: w}
+	}
 	r.m.inFlight.Inc()
 	defer func() {
 		if v := recover(); v != nil {
@@ -39,7 +45,9 @@ func (r *Receiver) serveSource(w http.ResponseWriter, req *http.Request, gen *ge
 		}
 		r.m.inFlight.Dec()
 		src.st.counts[out].inc()
-		src.st.duration[out].Observe(r.cfg.Now().Sub(c.start).Seconds())
+		end := r.cfg.Now()
+		src.st.duration[out].Observe(end.Sub(c.start).Seconds())
+		c.span(out, end)
 	}()
 	out = c.receive()
 }

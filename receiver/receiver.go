@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/trace"
 )
 
 // Admitter makes a request's events happen once. Accept returns nil only when
@@ -35,6 +36,8 @@ type Config struct {
 	Log            *slog.Logger          // nil discards
 	Registerer     prometheus.Registerer // nil registers nowhere
 	Now            func() time.Time      // wall clock; nil is time.Now
+	// Spans records requests. Nil records none.
+	Spans *trace.Recorder
 	// Ready says whether new traffic is welcome; /readyz shows only yes or no.
 	// Nil is always ready.
 	Ready func() error

@@ -52,7 +52,10 @@ type Source struct {
 	Patience    time.Duration // how long the provider waits; 12.5 s
 	PublicURL   string        // as the provider calls it; an origin alone keeps the path as called
 	MaxElements int           // of one batch; 1,000
-	Batch       string        // "split" or "keep"; "split"
+	// TrustTrace lets the sender's trace go on in ours. Elsewhere a trace begins
+	// with the request.
+	TrustTrace bool
+	Batch      string // "split" or "keep"; "split"
 	// Answer replaces the row's answer to accepted events and repeats.
 	Answer verify.Answer
 }
