@@ -131,6 +131,9 @@ type Page[T any] struct {
 	Next  string `json:"next"`
 }
 
+// TailEnd is the cursor of Tail that stands after the newest event.
+const TailEnd = "end"
+
 // Record is an event with what happened to it since.
 type Record struct {
 	Event      event.Event      `json:"event"`
@@ -165,6 +168,11 @@ type Account interface {
 	Body(ctx context.Context, ref event.Ref) ([]byte, error)
 	Events(ctx context.Context, f Filter, cursor string, limit int) (Page[Record], error)
 	Deliveries(ctx context.Context, f Filter, cursor string, limit int) (Page[DeliveryRow], error)
+	// Tail lists events in the order in which they were accepted, from the one
+	// that follows cursor on. The empty cursor is before the oldest event kept,
+	// TailEnd after the newest. Next is always set: the cursor to go on with,
+	// also when there is nothing yet. What retention took is left out.
+	Tail(ctx context.Context, cursor string, limit int) (Page[Record], error)
 	// Attempts of one event, in the order in which they were recorded.
 	Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, error)
 	Stats(ctx context.Context) (Stats, error)

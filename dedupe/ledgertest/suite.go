@@ -99,6 +99,7 @@ func Run(t *testing.T, h Harness) {
 		{"account", accountTests()},
 		{"upkeep", upkeepTests()},
 		{"notes", noteTests()},
+		{"tail", tailTests()},
 		{"dead", deadTests()},
 		{"acts", actTests()},
 		{"retention", retentionTests()},

@@ -1,0 +1,37 @@
+package ledgertest
+
+import (
+	"context"
+
+	"github.com/onceward/onceward/dedupe"
+)
+
+// Tail lists events as they were accepted.
+func (m *Memory) Tail(_ context.Context, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	page := dedupe.Page[dedupe.Record]{Next: cursor}
+	if err := m.usable(); err != nil {
+		return page, err
+	}
+	if cursor == dedupe.TailEnd {
+		page.Next = m.disk.Last.String()
+		return page, nil
+	}
+	after, err := parseCursor(cursor)
+	if err != nil {
+		return page, err
+	}
+	page.Next = after.String()
+	for _, r := range m.disk.Records {
+		if r.Event.Ref.Compare(after) <= 0 {
+			continue
+		}
+		page.Items = append(page.Items, m.record(r))
+		page.Next = r.Event.Ref.String()
+		if len(page.Items) == clamp(limit) {
+			break
+		}
+	}
+	return page, nil
+}
