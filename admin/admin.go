@@ -46,6 +46,12 @@ type Config struct {
 	Reload func(context.Context) ([]Fault, error)
 	// Ready is nil while events are taken. Required.
 	Ready func() error
+	// Setup is the configuration in effect, for the pages. Without it they show
+	// what the parts say of themselves.
+	Setup func() Setup
+	// Explain says what is known of a refusal. Without it the pages show what
+	// was remembered.
+	Explain func(Refusal) Explanation
 	// Route names today's targets of an event, for rerouting replays. Without
 	// it they are refused.
 	Route func(ev *event.Event, body func() ([]byte, error)) []string
@@ -105,6 +111,8 @@ type Admin struct {
 	handler http.Handler
 
 	sessions *sessions
+	history  *history
+	ui       *ui // read-only after New
 
 	// reloading and checking let one such call run at a time.
 	reloading sync.Mutex
@@ -117,7 +125,7 @@ func New(cfg Config) (*Admin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	a := &Admin{cfg: cfg, sessions: newSessions()}
+	a := &Admin{cfg: cfg, sessions: newSessions(), history: newHistory(cfg.Gatherer)}
 	own := Token{Name: mainToken, Role: RoleAdmin, Hash: cfg.TokenHash}
 	if cfg.TokenFile != "" {
 		token, err := ReadToken(cfg.TokenFile)
@@ -137,6 +145,9 @@ func New(cfg Config) (*Admin, error) {
 	a.met = met
 	a.started = a.cfg.Now()
 	a.logins = newLimiter()
+	if a.ui, err = loadUI(); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	a.hosts = hostNames(append([]string{cfg.Listen}, cfg.Hosts...))
 	a.handler = a.guard(a.router())
 	return a, nil
@@ -185,6 +196,13 @@ func (a *Admin) Serve(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(a.cfg.Log.Handler(), slog.LevelDebug),
 	}
+	watch, unwatch := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		a.history.run(watch, a.cfg.Now)
+	}()
+	defer func() { unwatch(); <-watched }()
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	select {

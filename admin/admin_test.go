@@ -478,7 +478,7 @@ func TestStateRoutes(t *testing.T) {
 	if resp, body := b.do("GET", "/api/v1/health", ""); resp.StatusCode != 503 || strings.Contains(body, "draining") {
 		t.Errorf("bare health = %d %q, want 503 without probes", resp.StatusCode, body)
 	}
-	if resp, body := b.do("GET", "/", ""); resp.StatusCode != 200 || !strings.Contains(body, "onceward status") {
+	if resp, body := b.do("GET", "/", ""); resp.StatusCode != 401 || !strings.Contains(body, "onceward admin token new") {
 		t.Errorf("/ = %d %q", resp.StatusCode, body)
 	}
 }

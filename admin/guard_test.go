@@ -303,7 +303,7 @@ func TestSecurityHeadersEverywhere(t *testing.T) {
 		change               func(*http.Request)
 		status               int
 	}{
-		{"page", "GET", "http://localhost/", wrong, 200},
+		{"page", "GET", "http://localhost/", wrong, 401},
 		{"probe", "GET", "http://localhost/livez", wrong, 200},
 		{"probe by HEAD", "HEAD", "http://localhost/readyz", wrong, 200},
 		{"metrics", "GET", "http://localhost/metrics", wrong, 200},
@@ -325,6 +325,10 @@ func TestSecurityHeadersEverywhere(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", tt.name, rec.Code, tt.status)
 		}
 		for h, v := range want {
+			if h == "Content-Security-Policy" && tt.name == "page" {
+				v = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; " +
+					"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+			}
 			if got := rec.Header()[h]; len(got) != 1 || got[0] != v {
 				t.Errorf("%s: %s = %q, want %q", tt.name, h, got, v)
 			}

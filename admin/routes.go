@@ -20,8 +20,6 @@ const apiPrefix = "/api/v1"
 func (a *Admin) routes() []route {
 	const get, head, post = http.MethodGet, http.MethodHead, http.MethodPost
 	return []route{
-		{get, "/", open, a.page},
-		{head, "/", open, a.page},
 		{get, "/livez", open, a.livez},
 		{head, "/livez", open, a.livez},
 		{get, "/readyz", open, a.readyz},
@@ -65,6 +63,9 @@ func (a *Admin) router() http.Handler {
 	e.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
 		e.Add(r.method, r.path, a.serve(r.path, r.need, r.handle))
+	}
+	for _, r := range a.pageRoutes() {
+		e.Add(r.method, r.path, a.servePage(r.path, r.need, r.handle))
 	}
 	return e
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -222,33 +221,3 @@ func note(name string, on bool, detail string) Probe {
 	}
 	return Probe{Name: name, OK: true, Detail: detail}
 }
-
-// page says what this listener is. It holds nothing of this gateway, so that
-// it may be read without a token.
-func (a *Admin) page(c echo.Context) error {
-	c.Response().Header().Set("Content-Type", "text/html; charset=utf-8")
-	c.Response().WriteHeader(http.StatusOK)
-	_, err := io.WriteString(c.Response(), frontPage)
-	return err
-}
-
-const frontPage = `<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Onceward: operator's listener</title></head>
-<body>
-<h1>Onceward</h1>
-<p>This is the operator's listener of a webhook receiver gateway. It takes no webhooks.</p>
-<p>Use it with the command line, which reads the token by itself:</p>
-<pre>
-onceward status                    what is going on
-onceward events list --since 1h    what was accepted
-onceward events get ID             one event and its attempts
-onceward refusals list             what did not verify, and why
-onceward replay ID                 send a stored event again
-</pre>
-<p>The same is under <code>/api/v1/</code> with <code>Authorization: Bearer TOKEN</code>; the token's file is
-named when the gateway starts. <code>/metrics</code> is for Prometheus, <code>/livez</code> and
-<code>/readyz</code> are for probes.</p>
-</body>
-</html>
-`

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +153,7 @@ func (a *Account) Check(ctx context.Context) (dedupe.CheckReport, error) {
 // Health is nil while the ledger takes events.
 func (a *Account) Health(ctx context.Context) error { return a.cfg.Keeper.Health(ctx) }
 
-// pageTime is how long one page may go on looking for records that match: a
+// pageTime is how long one page may by default go on looking for records that match: a
 // filter that matches little gets few long calls in place of many empty ones.
 const pageTime = time.Second
 
@@ -166,7 +167,7 @@ func list[T any](ctx context.Context, a *Account, q Query, scan lister[T]) (dedu
 		return dedupe.Page[T]{}, err
 	}
 	var out dedupe.Page[T]
-	end := time.Now().Add(pageTime)
+	end := time.Now().Add(cmp.Or(q.Budget, pageTime))
 	next := cur.Engine
 	for {
 		page, err := scan(ctx, q.filterAt(cur), next, q.Limit-len(out.Items))

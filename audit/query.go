@@ -89,6 +89,9 @@ type Query struct {
 	Filter dedupe.Filter
 	Cursor string // as given out with the page before; "" is the first page
 	Limit  int    // 1 to MaxLimit
+	// Budget is how long one page may go on looking for records that match. A
+	// page that ends by it may be short, or empty, and has a Next. Default 1s.
+	Budget time.Duration
 }
 
 // ParseQuery reads a listing's query parameters: the arguments of Args,

@@ -26,6 +26,7 @@ type Replay struct {
 	// Reroute names today's targets; nil: the original ones.
 	Reroute func(ev *event.Event, body func() ([]byte, error)) []string
 	DryRun  bool
+	By      dedupe.By // recorded with every delivery that is opened
 }
 
 // Replay opens closed deliveries again, one bounded transaction after the
@@ -42,7 +43,7 @@ func (a *Account) Replay(ctx context.Context, r Replay) (dedupe.ReplayCount, err
 	}
 	req := dedupe.Replay{
 		Selection: dedupe.Selection{Ref: r.Ref}, Target: r.Target, NewKey: r.NewKey,
-		Reroute: r.Reroute, DryRun: r.DryRun, Cursor: cur.Engine, Limit: replayChunk,
+		Reroute: r.Reroute, DryRun: r.DryRun, Cursor: cur.Engine, Limit: replayChunk, By: r.By,
 	}
 	if r.Ref.IsZero() {
 		req.Selection.Filter = r.Query.filterAt(cur)

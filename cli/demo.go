@@ -94,7 +94,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.build(gateway.Options{Log: log, Version: buildVersion().Version, Now: a.now}); err != nil {
+	if err := d.build(gateway.Options{Log: log, Version: buildVersion().Version, Now: a.now, Words: pageWords()}); err != nil {
 		return err
 	}
 	return d.run(ctx)

@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/onceward/onceward/admin"
 	"github.com/onceward/onceward/gateway"
+	"github.com/onceward/onceward/verify"
 )
 
 const serveHelp = `
@@ -49,7 +51,7 @@ func (a *app) serve(ctx context.Context) error {
 	build := buildVersion()
 	gw, err := gateway.New(cfg, gateway.Options{
 		Log: log, Version: build.Version, Revision: build.Revision, Env: gateway.Env{Lookup: a.Env},
-		ConfigPath: path, ConfigData: a.Config, Now: a.now,
+		ConfigPath: path, ConfigData: a.Config, Now: a.now, Words: pageWords(),
 	})
 	if err != nil {
 		return startError(err)
@@ -70,6 +72,13 @@ func (a *app) serve(ctx context.Context) error {
 			a.reloadNow(ctx, gw, log)
 		}
 	}
+}
+
+// pageWords are the words of the commands for the operator's pages.
+func pageWords() gateway.Words {
+	return gateway.Words{Signed: signing, Refusal: func(r admin.Refusal, row verify.Row) admin.Explanation {
+		return admin.Explanation{Causes: refusalCauses(r, row)}
+	}}
 }
 
 // reloadNow reads the config again; the gateway keeps the old one on any fault.

@@ -44,6 +44,8 @@ type Options struct {
 	// the addresses they want to have called. Default: direct connections to
 	// public addresses and to no others.
 	Outbound http.RoundTripper
+	// Words tells what the operator's pages say of verification.
+	Words Words
 	// OnReady, when set, is called once everything listens, before Ready.
 	OnReady func()
 }
@@ -57,7 +59,11 @@ type Gateway struct {
 	ready chan struct{} // closed when everything listens
 	phase atomic.Pointer[string]
 	gen   atomic.Pointer[generation] // in effect
-	open  func() (ledger, error)     // openLedger, but in tests of a failing one
+
+	loaded  atomic.Pointer[time.Time] // when it took effect
+	refused atomic.Pointer[tried]     // the last reload, nil when it took effect
+
+	open func() (ledger, error) // openLedger, but in tests of a failing one
 
 	confirmer *confirmer
 	clock     *clockWatch
@@ -193,6 +199,7 @@ func (g *Gateway) wait(ctx context.Context, s *stack) error {
 	}
 	cfg := g.gen.Load().cfg
 	g.met.took(cfg, g.opts.Now())
+	g.reloaded(g.opts.Now(), nil, nil)
 	g.warnVanished(ctx, nil, cfg)
 	g.phase.Store(nil)
 	g.log.Info("gateway started", "event", "gateway.started", "version", g.opts.Version, "config_hash", cfg.Hash(),
@@ -303,7 +310,7 @@ func (g *Gateway) makeAdmin() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder}, Control: g.forwarder,
-		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, TestTarget: g.testTarget,
+		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, TestTarget: g.testTarget,
 		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,
 		Log: g.log, Build: buildOf(g.opts), Now: g.opts.Now,

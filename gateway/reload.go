@@ -28,6 +28,7 @@ func (g *Gateway) Reload(ctx context.Context) (Faults, error) {
 	notifyReloading(g.log)
 	defer notify(g.log, daemon.SdNotifyReady)
 	faults, err := g.reload(ctx)
+	g.reloaded(g.opts.Now(), faults, err)
 	if err != nil {
 		g.met.reloadOK.Set(0)
 		g.log.Error("config not reloaded, the old one stays", "event", "config.reload_failed", "faults", len(faults)-len(faults.Warnings()))

@@ -20,6 +20,7 @@ func (v edgeView) SourceStats() []admin.Source {
 	for i, s := range stats {
 		out[i] = admin.Source{
 			Name: s.Name, Path: s.Path, Provider: s.Provider, Offline: s.Offline, LastAccepted: s.LastAccepted, Counts: s.Counts,
+			Refused: s.Refused,
 		}
 	}
 	return out
