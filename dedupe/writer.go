@@ -194,7 +194,7 @@ func (w *Writer) enqueue(l *waitList, q *waiter) error {
 	case l == &w.keys && q.claims() && l.len >= w.cfg.Queue:
 		w.mu.Unlock()
 		return ErrOverloaded
-	case q.req != nil && (l.len >= w.cfg.Queue || l.len > 0 && l.body+q.body > w.cfg.QueueBytes):
+	case q.req != nil && bounded && (l.len >= w.cfg.Queue || l.len > 0 && l.body+q.body > w.cfg.QueueBytes):
 		w.mu.Unlock()
 		return ErrOverloaded // bounded on purpose: the provider will come back
 	}

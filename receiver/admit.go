@@ -101,7 +101,15 @@ func (c *call) fillItem(it *dedupe.Item, base *event.Event, res *verify.Result, 
 
 // route decides where the event goes, once everything else of it is known.
 func (c *call) route(ev *event.Event, body []byte) {
-	to := c.src.src.Select(ev, body)
+	src := c.src
+	if !oneGeneration {
+		for _, now := range c.r.gen.Load().sources {
+			if now.name == src.name {
+				src = now
+			}
+		}
+	}
+	to := src.src.Select(ev, body)
 	ev.Targets = to.Targets
 	ev.Flags |= to.Flags
 	if to.Fault == nil {

@@ -102,7 +102,7 @@ func (c *call) receive() outcome {
 // takesEncoding reports whether the row names the body's encoding. No list of
 // encodings is taken: no provider stacks them.
 func (c *compiled) takesEncoding(values []string) bool {
-	if len(values) == 0 {
+	if len(values) == 0 || !edgeLimits {
 		return true
 	}
 	enc := strings.ToLower(strings.TrimSpace(values[0]))

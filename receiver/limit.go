@@ -31,6 +31,9 @@ func (l *limiter) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
+	if !tidy {
+		go func() { select {} }()
+	}
 	return &framed{Conn: conn}, nil
 }
 

@@ -37,6 +37,9 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 		// OPTIONS * is answered like every other path that is nobody's.
 		DisableGeneralOptionsHandler: true,
 	}
+	if !edgeLimits {
+		srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout, srv.IdleTimeout, srv.MaxHeaderBytes = 0, 0, 0, 0, 1<<30
+	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(limited) }()
 	r.log.Info("ingest listens", "event", "ingest.listen", "addr", ln.Addr().String(), "version", r.cfg.Version)
@@ -53,6 +56,9 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 func (r *Receiver) drain(srv *http.Server) error {
+	if !drains {
+		return srv.Close()
+	}
 	r.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Account reads the gateway's own account of all events.
@@ -25,11 +26,13 @@ func parseAccount(out []byte) ([]Stored, error) {
 	sc.Buffer(nil, 4<<20)
 	for sc.Scan() {
 		var line struct {
-			Ref        string `json:"ref"`
-			Source     string `json:"source"`
-			ID         string `json:"event_id"`
-			Key        string `json:"key"`
-			Hash       string `json:"body_sha256"`
+			Ref        string   `json:"ref"`
+			Source     string   `json:"source"`
+			ID         string   `json:"event_id"`
+			Key        string   `json:"key"`
+			Hash       string   `json:"body_sha256"`
+			Secret     string   `json:"secret"`
+			Flags      []string `json:"flags"`
 			Deliveries []struct {
 				Target   string `json:"target"`
 				State    string `json:"state"`
@@ -39,10 +42,10 @@ func parseAccount(out []byte) ([]Stored, error) {
 		if err := json.Unmarshal(sc.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("read account line %d: %w", len(all)+1, err)
 		}
-		if line.Ref == "" || line.ID == "" || line.Hash == "" {
+		if line.Ref == "" || line.ID == "" && !slices.Contains(line.Flags, "no_id") || line.Hash == "" {
 			return nil, fmt.Errorf("read account line %d: no ref, event_id or body_sha256 in %s", len(all)+1, sc.Bytes())
 		}
-		s := Stored{Ref: line.Ref, Source: line.Source, ID: line.ID, Key: line.Key, Hash: line.Hash}
+		s := Stored{Ref: line.Ref, Source: line.Source, ID: line.ID, Key: line.Key, Hash: line.Hash, Secret: line.Secret}
 		for _, d := range line.Deliveries {
 			s.Deliveries = append(s.Deliveries, StoredDelivery(d))
 		}

@@ -9,6 +9,7 @@ type Stored struct {
 	ID         string
 	Key        string
 	Hash       string
+	Secret     string // label of the one that matched
 	Deliveries []StoredDelivery
 }
 

@@ -198,7 +198,7 @@ func (c *commit) findClaim(k dedupe.Key) (dedupe.Claim, bool, error) {
 			return cl, true, nil
 		}
 	}
-	if cl, ok := c.claims[k]; ok {
+	if cl, ok := c.claims[k]; ok && seesBatch {
 		return cl, true, nil
 	}
 	newest, found, err := c.newestClaim(k)
@@ -218,9 +218,14 @@ func (db *DB) doubtful(cl *dedupe.Claim, now time.Time) bool {
 // newestClaim is the last claim made of a key. An earlier one may stand in a
 // later bucket, because it was carried there, and no longer counts.
 func (c *commit) newestClaim(k dedupe.Key) (newest dedupe.Claim, found bool, err error) {
+	txn := c.txn
+	if !seesBatch {
+		txn = c.db.kv.NewTransaction(false)
+		defer txn.Discard()
+	}
 	for _, p := range c.db.claims {
 		key := claimKey(p, k)
-		val, err := get(c.txn, key)
+		val, err := get(txn, key)
 		if errors.Is(err, dedupe.ErrNotFound) {
 			continue
 		}
