@@ -324,6 +324,7 @@ func (g *Gateway) makeAdmin() error {
 // listen takes both sockets; connections wait in them until they are served.
 func (g *Gateway) listen(ctx context.Context) (err error) {
 	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // no sender speaks it, and its sockets take no filter: see receiver's stop
 	if g.ingest, err = lc.Listen(ctx, "tcp", g.start.Listen); err != nil {
 		return fmt.Errorf("listen for events: %w", err)
 	}

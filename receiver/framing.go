@@ -21,6 +21,7 @@ const spoiled = "\n\x00:\r\n\r\n"
 type framed struct {
 	net.Conn
 	framing framing
+	busy    bool   // of the limiter that it came from
 	spoil   string // what is left of spoiled
 	bad     bool
 }

@@ -1,18 +1,36 @@
 package receiver
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How long a listener that is told to close waits for a connection more, and
+// in all.
+const (
+	lastCall  = 2 * time.Millisecond
+	lastCalls = 250 * time.Millisecond
 )
 
 // limiter is a listener that accepts while there are slots. Connections come
 // out framed; a slot is given back by the server's ConnState hook.
+//
+// Connections that the kernel has taken and nobody has accepted yet would be
+// reset by closing the socket, with the requests their senders have written.
+// So a limiter that is told to close has the kernel take no more, where it can,
+// goes on accepting until nothing waits, and closes then.
 type limiter struct {
 	net.Listener
 	slots chan struct{}
 	once  sync.Once
 	done  chan struct{} // closed by Close
+	until time.Time     // when accepting ends; read after done
+	busy  atomic.Int64  // connections with a request under way, or before their first
 }
 
 func newLimiter(ln net.Listener, n int) *limiter {
@@ -21,15 +39,19 @@ func newLimiter(ln net.Listener, n int) *limiter {
 
 // Accept waits for a slot, then for a connection.
 func (l *limiter) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
+	if !l.slot() {
+		return nil, l.end()
 	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		<-l.slots
+		if l.closing() {
+			return nil, l.end()
+		}
 		return nil, err
+	}
+	if l.closing() {
+		l.callAgain()
 	}
 	if !tidy {
 		go func() { select {} }()
@@ -37,16 +59,94 @@ func (l *limiter) Accept() (net.Conn, error) {
 	return &framed{Conn: conn}, nil
 }
 
-// Close ends waiting for a slot as well.
-func (l *limiter) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return l.Listener.Close()
+// slot takes a slot, and waits for one until the listener is to close.
+func (l *limiter) slot() bool {
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	case <-l.done:
+		return false
+	}
 }
 
-// release is the ConnState hook. Every accepted connection ends in exactly
-// one of the two states.
-func (l *limiter) release(_ net.Conn, s http.ConnState) {
+func (l *limiter) closing() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// callAgain lets Accept wait a little more, false when it can't.
+func (l *limiter) callAgain() bool {
+	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok {
+		return false
+	}
+	at := time.Now().Add(lastCall)
+	if at.After(l.until) {
+		at = l.until
+	}
+	return d.SetDeadline(at) == nil
+}
+
+// end closes the socket.
+func (l *limiter) end() error {
+	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return net.ErrClosed
+}
+
+// Close has Accept close the socket once nothing waits, and ends waiting for a
+// slot. Whoever calls it goes on accepting or closes the socket itself.
+func (l *limiter) Close() (err error) {
+	l.once.Do(func() {
+		l.until = time.Now().Add(lastCalls)
+		stopConnecting(l.Listener)
+		close(l.done)
+		if !l.callAgain() {
+			err = l.Listener.Close()
+		}
+	})
+	return err
+}
+
+// track is the ConnState hook. Every accepted connection ends in exactly one
+// of the two last states. The calls for one connection come one after the
+// other.
+func (l *limiter) track(c net.Conn, s http.ConnState) {
+	if f, ok := c.(*framed); ok {
+		if busy := s == http.StateNew || s == http.StateActive; busy != f.busy {
+			f.busy = busy
+			if busy {
+				l.busy.Add(1)
+			} else {
+				l.busy.Add(-1)
+			}
+		}
+	}
 	if s == http.StateClosed || s == http.StateHijacked {
 		<-l.slots
+	}
+}
+
+// quiet returns when no connection has a request under way or has yet to send
+// its first one, or ctx is done.
+func (l *limiter) quiet(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for l.busy.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }

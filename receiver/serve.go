@@ -25,8 +25,9 @@ const maxAnswer = maxAdmission + 10*time.Second
 // which is an error. Serve closes ln.
 func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 	limited := newLimiter(ln, r.cfg.MaxConns)
+	defer ln.Close() // an error of the server may have left it open
 	srv := &http.Server{
-		ConnState:         limited.release,
+		ConnState:         limited.track,
 		Handler:           r.Handler(),
 		ReadHeaderTimeout: r.cfg.HeaderTimeout,
 		ReadTimeout:       r.cfg.BodyTimeout,
@@ -48,14 +49,17 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serve ingest on %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	err := r.drain(srv)
-	if end := <-done; !errors.Is(end, http.ErrServerClosed) {
+	err := r.drain(srv, limited)
+	if end := <-done; !errors.Is(end, net.ErrClosed) && !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, fmt.Errorf("serve ingest on %s: %w", ln.Addr(), end))
 	}
 	return err
 }
 
-func (r *Receiver) drain(srv *http.Server) error {
+// drain tells connections to close, stops accepting, and waits for what was
+// begun. net/http is told to shut down last: from there on it drops requests
+// whose header block it has just read.
+func (r *Receiver) drain(srv *http.Server, l *limiter) error {
 	if !drains {
 		return srv.Close()
 	}
@@ -64,6 +68,10 @@ func (r *Receiver) drain(srv *http.Server) error {
 	defer cancel()
 	wait := time.NewTimer(min(farewell, r.cfg.DrainTimeout/2))
 	<-wait.C
+	if err := l.Close(); err != nil {
+		return errors.Join(fmt.Errorf("stop accepting: %w", err), srv.Close())
+	}
+	l.quiet(ctx)
 	if err := srv.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("drain ingest within %v: %w", r.cfg.DrainTimeout, err), srv.Close())
 	}
