@@ -22,15 +22,23 @@ import (
 	"time"
 )
 
-// Builds of the gateway without one of the edge's guards.
+// Builds of the gateway without guards of the edge, each of which shows by a
+// sign of its own. They are two, because every build takes its time.
 const (
-	noFraming = "onceward_unsafe_framing" // framing is left to net/http
-	noLimits  = "onceward_unsafe_limits"  // no time-outs, no bounds on headers, bodies and queues
-	blind     = "onceward_unsafe_blind"   // requests of one batch do not see each other's claims
-	torn      = "onceward_unsafe_torn"    // a request may see two configurations
-	noDrain   = "onceward_unsafe_drain"   // a stop cuts connections at once
-	leaking   = "onceward_unsafe_leak"    // every connection leaves a goroutine behind
+	// noFraming leaves framing to net/http; a request may see two
+	// configurations; a stop cuts connections at once; every connection leaves
+	// a goroutine behind.
+	noFraming = "onceward_unsafe_framing,onceward_unsafe_torn,onceward_unsafe_drain,onceward_unsafe_leak"
+	torn      = noFraming
+	noDrain   = noFraming
+	leaking   = noFraming
+	// noLimits has no time-outs and no bounds on headers, bodies and queues;
+	// requests of one batch do not see each other's claims.
+	noLimits = "onceward_unsafe_limits,onceward_unsafe_blind"
+	blind    = noLimits
 )
+
+const edgeSecret = "edge-suite-secret-0123456789abcdef"
 
 // edge is a gateway whose configuration is the test's own.
 type edge struct {
@@ -47,7 +55,7 @@ func newEdge(t *testing.T, tags, general, parts string) *edge {
 	t.Helper()
 	dir := keep(t)
 	e := &edge{t: t, dir: dir, gh: &Source{
-		Name: "gh", Provider: GitHub, Secret: "edge-suite-secret-0123456789abcdef",
+		Name: "gh", Provider: GitHub, Secret: edgeSecret,
 	}}
 	var err error
 	e.p, err = NewProc(built(t, tags), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, nil, "")
@@ -70,7 +78,7 @@ func (e *edge) configure(general, parts string) {
 }
 
 func (e *edge) text(general, parts string) string {
-	return fmt.Sprintf("listen = %q\n%s\n[admin]\nlisten = %q\ntoken_file = %q\n[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\nmemory_limit = \"128MiB\"\n[log]\nlevel = \"info\"\nformat = \"json\"\n%s",
+	return fmt.Sprintf("listen = %q\n%s\n[admin]\nlisten = %q\ntoken_file = %q\n[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\nmemory_limit = \"256MiB\"\n[log]\nlevel = \"info\"\nformat = \"json\"\n%s",
 		e.p.Public, general, e.p.Admin, filepath.Join(e.dir, "admin.token"), filepath.Join(e.dir, "data"), parts)
 }
 
