@@ -14,6 +14,7 @@ type (
 	Detail      = audit.Detail
 	Delivery    = audit.Delivery
 	Attempt     = audit.Attempt
+	Phases      = audit.Phases
 	Filter      = audit.Args
 	CheckReport = dedupe.CheckReport
 )

@@ -73,6 +73,7 @@ type Attempt struct {
 	Number     uint32        `json:"number"`
 	StartedAt  time.Time     `json:"started_at"`
 	Duration   float64       `json:"duration_s"`
+	Phases     Phases        `json:"phases"`
 	Status     int           `json:"status"` // 0 when no answer came
 	Outcome    event.Outcome `json:"outcome"`
 	Error      string        `json:"error,omitempty"`
@@ -123,9 +124,22 @@ func viewRow(r *dedupe.DeliveryRow) Delivery {
 func viewAttempt(a *event.Attempt) Attempt {
 	return Attempt{
 		Ref: a.Event, Target: a.Target, Generation: a.Generation, Number: a.Number, StartedAt: a.StartedAt.UTC(),
-		Duration: a.Duration.Seconds(), Status: a.Status, Outcome: a.Outcome, Error: a.Error,
+		Duration: a.Duration.Seconds(), Phases: viewPhases(a.Phases), Status: a.Status, Outcome: a.Outcome, Error: a.Error,
 		Response: MaskResponse(a.Response), State: a.State, RetryIn: a.RetryIn.Seconds(), Late: a.Late,
 	}
+}
+
+// Phases are the parts of an attempt's duration, in seconds and in their order;
+// what was not needed or not reached is left out.
+type Phases struct {
+	DNS       float64 `json:"dns_s,omitempty"`
+	Connect   float64 `json:"connect_s,omitempty"`
+	TLS       float64 `json:"tls_s,omitempty"`
+	FirstByte float64 `json:"first_byte_s,omitempty"` // from the request written to the answer's first byte
+}
+
+func viewPhases(p event.Phases) Phases {
+	return Phases{p.DNS.Seconds(), p.Connect.Seconds(), p.TLS.Seconds(), p.FirstByte.Seconds()}
 }
 
 // orEmpty keeps a list a list in JSON.

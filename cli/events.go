@@ -163,23 +163,24 @@ func lastOf(d admin.Delivery) string {
 }
 
 func attemptTable(as []admin.Attempt) *table {
-	t := &table{head: []string{"STARTED", "TARGET", "ATTEMPT", "STATUS", "OUTCOME", "TOOK", "THEN"}}
+	t := &table{head: []string{"STARTED", "TARGET", "ATTEMPT", "STATUS", "OUTCOME", "TOOK", "FIRST BYTE", "THEN"}}
 	for _, at := range as {
-		then := at.State.String()
-		if at.RetryIn > 0 {
-			then = "retry in " + short(seconds(at.RetryIn))
-		}
-		if at.Late {
-			then += " (late)"
-		}
 		status := "-"
 		if at.Status != 0 {
 			status = fmt.Sprint(at.Status)
 		}
 		t.add(stamp(at.StartedAt), at.Target, fmt.Sprintf("%d.%d", at.Generation, at.Number), status,
-			strings.TrimSpace(string(at.Outcome)+" "+at.Error), short(seconds(at.Duration)), then)
+			strings.TrimSpace(string(at.Outcome)+" "+at.Error), millis(at.Duration), firstByte(at), thenWords(at))
 	}
 	return t
+}
+
+// firstByte is how long an answer began to take, if one did.
+func firstByte(at admin.Attempt) string {
+	if at.Phases.FirstByte == 0 {
+		return "-"
+	}
+	return millis(at.Phases.FirstByte)
 }
 
 func (a *app) eventsBodyCmd() *cobra.Command {

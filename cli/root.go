@@ -47,7 +47,7 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: "know", Title: "Know:"},
 	)
 	addGroup(root, "run", a.serveCmd(), a.demoCmd(), a.checkCmd(), a.triggerCmd(), a.reloadCmd())
-	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.deliveriesCmd(),
+	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.attemptsCmd(), a.deliveriesCmd(),
 		a.sourcesCmd(), a.targetsCmd(), a.refusalsCmd())
 	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())

@@ -52,7 +52,7 @@ type Lease struct {
 	Token    uint64
 	Until    time.Time // ledger time
 	// Size is the length of the event's body, so that room for it can be had
-	// before it is loaded; 0 where the ledger doesn't know.
+	// before it is loaded.
 	Size int64
 }
 

@@ -142,6 +142,7 @@ type Attempt struct {
 	Number     uint32        `json:"number"` // from 1, per generation
 	StartedAt  time.Time     `json:"started_at"`
 	Duration   time.Duration `json:"duration_ns"`
+	Phases     Phases        `json:"phases"`
 	Status     int           `json:"status"` // HTTP status; 0 when no answer came
 	Outcome    Outcome       `json:"outcome"`
 	Error      string        `json:"error"`    // short, without secrets; "" when answered
@@ -149,4 +150,20 @@ type Attempt struct {
 	State      State         `json:"state"`    // of the delivery after it
 	RetryIn    time.Duration `json:"retry_in_ns"`
 	Late       bool          `json:"late"` // its lease was lost; the delivery did not change
+}
+
+// Phases are the parts of an attempt's duration, in their order and without
+// what lies between them, to the microsecond. One that was not needed, as on a
+// connection that was open already, or not reached is zero.
+type Phases struct {
+	DNS       time.Duration `json:"dns_ns,omitzero"`        // look-up of the name
+	Connect   time.Duration `json:"connect_ns,omitzero"`    // until connected, or not
+	TLS       time.Duration `json:"tls_ns,omitzero"`        // handshake
+	FirstByte time.Duration `json:"first_byte_ns,omitzero"` // from the request written to the answer's first byte
+}
+
+// Truncate is p to the microsecond, the precision in which ledgers keep it.
+func (p Phases) Truncate() Phases {
+	const us = time.Microsecond
+	return Phases{DNS: p.DNS.Truncate(us), Connect: p.Connect.Truncate(us), TLS: p.TLS.Truncate(us), FirstByte: p.FirstByte.Truncate(us)}
 }

@@ -24,6 +24,7 @@ type answer struct {
 	text    string // of the error; "" when answered
 	head    []byte
 	after   time.Duration // asked for by Retry-After
+	phases  event.Phases
 }
 
 // run attempts what the feeders lease until the queue's channel is closed.
@@ -87,7 +88,7 @@ func (w *worker) attempt(ctx context.Context, it item, room *room) *dedupe.Resul
 	r := &dedupe.Result{Lease: l, Attempt: event.Attempt{
 		Event: l.Delivery.Event, Target: l.Delivery.Target, Generation: l.Delivery.Generation,
 		Number: l.Delivery.Attempts + 1, StartedAt: start, Duration: q.now().Sub(start),
-		Status: a.status, Outcome: a.outcome, Error: a.text, Response: a.head,
+		Phases: a.phases.Truncate(), Status: a.status, Outcome: a.outcome, Error: a.text, Response: a.head,
 	}}
 	q.decide(r, a, it.probe)
 	q.state.end(&r.Attempt)
@@ -101,12 +102,13 @@ func (w *worker) send(parent context.Context, d event.Delivery, in dedupe.Loaded
 	ctx, stop := context.WithTimeout(parent, w.q.target.Timeout)
 	defer stop()
 	req := w.q.build.build(ctx, d, in, now)
-	resp, err := w.q.transport.RoundTrip(req)
+	var phases event.Phases
+	resp, err := exchange(w.q.transport, req, &phases)
 	if err != nil {
 		outcome, text := classify(req.Context(), err)
-		return answer{outcome: outcome, text: text}
+		return answer{outcome: outcome, text: text, phases: phases}
 	}
-	a := answer{status: resp.StatusCode, outcome: outcomeOf(resp.StatusCode)}
+	a := answer{status: resp.StatusCode, outcome: outcomeOf(resp.StatusCode), phases: phases}
 	if a.outcome != event.Outcome2xx {
 		a.after = retryAfter(resp.Header.Get("Retry-After"), w.q.now())
 	}

@@ -350,3 +350,11 @@ func (l *pipeListener) Close() error {
 }
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// slowDial takes its time to connect.
+func slowDial(dial DialFunc, d time.Duration) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		time.Sleep(d)
+		return dial(ctx, network, address)
+	}
+}

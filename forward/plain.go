@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/onceward/onceward/event"
 )
 
 // plain carries requests to an http:// target. Go's Transport runs two
@@ -87,16 +89,22 @@ func (c *plainConn) alive() bool {
 
 // RoundTrip makes one attempt: at most one request on the wire.
 func (p *plain) RoundTrip(req *http.Request) (*http.Response, error) {
+	var t event.Phases
+	return p.roundTrip(req, &t)
+}
+
+// roundTrip is RoundTrip that also says where the time went.
+func (p *plain) roundTrip(req *http.Request, t *event.Phases) (*http.Response, error) {
 	if req.ContentLength > maxPlain {
-		return p.large.RoundTrip(req)
+		return timed(p.large, req, t)
 	}
 	ctx := req.Context()
-	c, err := p.take(ctx, req)
+	c, err := p.take(ctx, req, t)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	resp, err := c.exchange(req)
+	resp, err := c.exchange(req, t)
 	if err != nil {
 		stop()
 		c.Close()
@@ -112,15 +120,21 @@ func (p *plain) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // exchange writes the request and reads the head of its final answer.
-func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
+func (c *plainConn) exchange(req *http.Request, t *event.Phases) (*http.Response, error) {
 	sent := req.Write(c.w)
 	if sent == nil {
 		sent = c.w.Flush()
 	}
+	wrote := time.Now()
 	if sent != nil {
 		// The target may have answered and closed before it read everything.
 		_ = c.SetReadDeadline(time.Now().Add(time.Second))
 	}
+	c.head = maxAnswerHead
+	if _, err := c.r.Peek(1); err != nil {
+		return nil, errors.Join(sent, err)
+	}
+	t.FirstByte = time.Since(wrote)
 	for range 8 { // informational answers come before the final one
 		c.head = maxAnswerHead
 		resp, err := http.ReadResponse(c.r, req)
@@ -137,7 +151,7 @@ func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 }
 
 // take is a connection from the pool, the one used last first, or a new one.
-func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error) {
+func (p *plain) take(ctx context.Context, req *http.Request, t *event.Phases) (*plainConn, error) {
 	now := time.Now()
 	for {
 		c := p.pop()
@@ -156,7 +170,7 @@ func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error)
 	if req.URL.Port() == "" {
 		host = net.JoinHostPort(req.URL.Hostname(), "80")
 	}
-	conn, err := p.dial(ctx, "tcp", host)
+	conn, err := timedDial(ctx, p.dial, host, t)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}

@@ -127,7 +127,7 @@ func encodeAttempt(e *enc, a *recorded) {
 	e.bytes(a.Response)
 	e.uint(uint64(a.State))
 	e.int(int64(a.RetryIn))
-	e.bool(a.Late)
+	e.phases(a.Late, &a.Phases)
 }
 
 func decodeAttempt(key, val []byte) (a recorded, err error) {
@@ -145,8 +145,44 @@ func decodeAttempt(key, val []byte) (a recorded, err error) {
 		Duration: time.Duration(d.int())}
 	a.at = a.StartedAt.Add(time.Duration(d.int()))
 	a.Status, a.Outcome, a.Error = int(d.uint()), event.Outcome(d.str()), d.str()
-	a.Response, a.State, a.RetryIn, a.Late = d.bytes(), event.State(d.uint()), time.Duration(d.int()), d.bool()
+	a.Response, a.State, a.RetryIn = d.bytes(), event.State(d.uint()), time.Duration(d.int())
+	a.Late, a.Phases = d.phases()
 	return a, d.end(key)
+}
+
+// phases is one byte of flags, the first of them late, and the phases that
+// there were in microseconds.
+func (e *enc) phases(late bool, p *event.Phases) {
+	at := len(e.b)
+	e.b = append(e.b, 0)
+	if late {
+		e.b[at] = 1
+	}
+	for i, d := range [...]time.Duration{p.DNS, p.Connect, p.TLS, p.FirstByte} {
+		if us := d.Microseconds(); us > 0 {
+			e.b[at] |= 2 << i
+			e.uint(uint64(us))
+		}
+	}
+}
+
+func (d *dec) phases() (late bool, p event.Phases) {
+	if len(d.b) == 0 {
+		d.fail()
+		return false, p
+	}
+	flags := d.b[0]
+	d.b = d.b[1:]
+	if flags >= 2<<4 {
+		d.fail()
+		return false, p
+	}
+	for i, to := range [...]*time.Duration{&p.DNS, &p.Connect, &p.TLS, &p.FirstByte} {
+		if flags&(2<<i) != 0 {
+			*to = time.Duration(d.uint()) * time.Microsecond
+		}
+	}
+	return flags&1 != 0, p
 }
 
 // delivery is the delivery that its first attempt closed.

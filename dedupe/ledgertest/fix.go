@@ -167,7 +167,8 @@ func (f *fix) leaseOne(target string) dedupe.Lease {
 func (f *fix) result(l dedupe.Lease, state event.State, delay time.Duration) *dedupe.Result {
 	a := event.Attempt{
 		Event: l.Delivery.Event, Target: l.Delivery.Target, Generation: l.Delivery.Generation, Number: l.Delivery.Attempts + 1,
-		StartedAt: f.clock.Now(), Duration: 1500 * time.Microsecond, Status: 200, Outcome: event.Outcome2xx,
+		StartedAt: f.clock.Now(), Duration: 1500 * time.Microsecond, Phases: event.Phases{FirstByte: 900 * time.Microsecond},
+		Status: 200, Outcome: event.Outcome2xx,
 		Response: []byte("HTTP/1.1 200 OK\r\n\r\nfine"), State: state,
 	}
 	if state != event.Delivered {

@@ -2,7 +2,9 @@ package ledgertest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -15,6 +17,7 @@ func deadTests() []test {
 		{"a dropped dead letter can be replayed", dropReplayed},
 		{"what is dropped stays dropped after a restart", func(f *fix) { dropRestart(f, f.reopen) }},
 		{"what is dropped stays dropped after a kill", func(f *fix) { crashed(f, dropRestart) }},
+		{"phases of attempts are kept", phasesKept},
 		{"a lease says how large the body is", leaseSize},
 	}
 }
@@ -94,17 +97,41 @@ func dropRestart(f *fix, again func()) {
 	equal(f, "faults", len(rep.Faults), 0)
 }
 
-// leaseSize holds an engine that says anything to the right size: a first
-// attempt, a retry, after a replay and after a restart.
+// phasesKept tries every set of phases, short and long.
+func phasesKept(f *fix) {
+	var want []event.Phases
+	ref := f.newEvent("evt_1", "{}", billing)
+	for set := range 16 {
+		var p event.Phases
+		for i, to := range []*time.Duration{&p.DNS, &p.Connect, &p.TLS, &p.FirstByte} {
+			if set&(1<<i) != 0 {
+				*to = time.Duration(1+set*set*set*1000+i) * time.Microsecond
+			}
+		}
+		l := f.leaseOne(billing)
+		r := f.result(l, event.Pending, 0)
+		r.Attempt.Phases = p
+		f.finish(r)
+		want = append(want, p)
+	}
+	f.reopen()
+	as, err := f.l.Attempts(f.Context(), ref)
+	f.must(err)
+	equal(f, "attempts", len(as), len(want))
+	for i := range min(len(as), len(want)) {
+		equal(f, fmt.Sprint("phases of attempt ", i+1), as[i].Phases, want[i])
+	}
+}
+
+// leaseSize tries a first attempt, a lease given back, a retry, a replay and a
+// restart.
 func leaseSize(f *fix) {
 	body := strings.Repeat("b", 1234)
 	ref := f.newEvent("evt_1", body, billing)
 	hold := func(what string) dedupe.Lease {
 		f.Helper()
 		l := f.leaseOne(billing)
-		if l.Size != 0 && l.Size != int64(len(body)) {
-			f.Errorf("%s: size %d, want %d, or 0 for not known", what, l.Size, len(body))
-		}
+		equal(f, what+": size", l.Size, int64(len(body)))
 		return l
 	}
 	l := hold("first attempt")
