@@ -190,6 +190,32 @@ func TestOneRequestPerAttemptHTTP1(t *testing.T) {
 	}
 }
 
+// Over TLS, where Go's transport carries HTTP/1, it is the same.
+func TestOneRequestPerAttemptTLS(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewTLSServer(nil)
+	defer srv.Close()
+	client := srv.Client().Transport.(*http.Transport).TLSClientConfig
+	for _, tt := range []struct{ name, method, body string }{
+		{"with body", http.MethodPost, `{"paid":true}`},
+		{"empty body", http.MethodPost, ""},
+		{"GET", http.MethodGet, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: srv.TLS.Certificates})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := newCensus()
+			listen(t, l, breaker1(seen, tt.body))
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			tls := &tls.Config{RootCAs: client.RootCAs, ServerName: "example.com"}
+			wire(t, seen, Target{URL: mustURL(t, "https://127.0.0.1:"+port+"/"), Concurrency: 4, TLS: tls}, tt.method, tt.body, 1000)
+		})
+	}
+}
+
 // breaker2 speaks HTTP/2 by hand: it answers every second request and breaks
 // the others as how says.
 func breaker2(seen *census, how, body string) func(net.Conn) {
@@ -302,7 +328,11 @@ func TestOneRequestPerAttemptHTTP2(t *testing.T) {
 					tls := &tls.Config{RootCAs: client.RootCAs, ServerName: "example.com"}
 					// One at a time: a connection that breaks would take others with
 					// it that the listener has not read.
-					wire(t, seen, Target{URL: mustURL(t, "https://127.0.0.1:"+port+"/"), Concurrency: 1, TLS: tls}, method, body, 250)
+					n := 250
+					if how == "close" && method == http.MethodPost {
+						n = 1000
+					}
+					wire(t, seen, Target{URL: mustURL(t, "https://127.0.0.1:"+port+"/"), Concurrency: 1, TLS: tls}, method, body, n)
 				})
 			}
 		}

@@ -56,6 +56,10 @@ func samples() map[string]record {
 	put("attempt", key, seal(key, func(e *enc) { encodeAttempt(e, &rec) }))
 	key = lateKey(attemptKey(1, 1239, ref, "billing", 2, 5), 9, 1)
 	put("late-attempt", key, seal(key, func(e *enc) { encodeAttempt(e, &rec) }))
+	timed := rec
+	timed.Late, timed.Phases = false, event.Phases{DNS: 300 * time.Microsecond, TLS: 12 * time.Millisecond, FirstByte: 2 * time.Second}
+	key = attemptKey(1, 1239, ref, "billing", 2, 6)
+	put("timed-attempt", key, seal(key, func(e *enc) { encodeAttempt(e, &timed) }))
 	var pack dedupe.ActPack
 	for _, a := range []dedupe.Act{dedupe.AcceptedAct(&ev), {Kind: dedupe.ActOperated, Outcome: "reload", By: dedupe.By{Actor: "ann", Reason: "because"}}} {
 		pack.Add(&a, at)
@@ -151,6 +155,10 @@ func TestFormatIsRead(t *testing.T) {
 		if err != nil || a.Target != "billing" || a.Generation != 2 || a.Number != 5 || !a.Late || a.batch != 9 || a.n != 1 || a.at.Sub(a.StartedAt) != time.Second {
 			t.Errorf("%s: %+v %v", name, a, err)
 		}
+	}
+	timed, err := decodeAttempt(s["timed-attempt"].key, s["timed-attempt"].val)
+	if want := (event.Phases{DNS: 300 * time.Microsecond, TLS: 12 * time.Millisecond, FirstByte: 2 * time.Second}); err != nil || timed.Phases != want || timed.Late {
+		t.Errorf("timed attempt: %+v %v", timed, err)
 	}
 	if d, err := decodeState(s["state"].key, s["state"].val, ref, "billing"); err != nil || d.Attempts != 5 || d.State != event.Dead || !d.NewKey {
 		t.Errorf("state: %+v %v", d, err)
