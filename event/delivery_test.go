@@ -105,3 +105,33 @@ func TestFlags(t *testing.T) {
 		t.Errorf("%d names for 7 flags", got)
 	}
 }
+
+func TestParseDeliveryID(t *testing.T) {
+	d := event.Delivery{Event: event.NewRef(1700000000000, 5, 77), Target: "billing-2_x", Generation: 65535}
+	ref, target, gen, err := event.ParseDeliveryID(d.DeliveryID())
+	if err != nil || ref != d.Event || target != d.Target || gen != d.Generation {
+		t.Errorf("%s reads as %v %q %d, %v", d.DeliveryID(), ref, target, gen, err)
+	}
+	for _, s := range []string{"", ".", "..", d.Event.String(), d.Event.String() + "..0", d.Event.String() + ".a", d.Event.String() + ".a.-1",
+		d.Event.String() + ".a.65536", d.Event.String() + ".a.0.1", "x.a.0", d.Event.String() + ".a.+1"} {
+		if _, _, _, err := event.ParseDeliveryID(s); err == nil {
+			t.Errorf("%q is no error", s)
+		}
+	}
+}
+
+func FuzzParseDeliveryID(f *testing.F) {
+	f.Add("01ARZ3NDEKTSV4RRFFQ69G5FAV.billing.0")
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, s string) {
+		ref, target, gen, err := event.ParseDeliveryID(s)
+		if err != nil {
+			return
+		}
+		d := event.Delivery{Event: ref, Target: target, Generation: gen}
+		ref2, target2, gen2, err := event.ParseDeliveryID(d.DeliveryID())
+		if err != nil || ref2 != ref || target2 != target || gen2 != gen {
+			t.Errorf("%q reads as %s, which reads as %v %q %d, %v", s, d.DeliveryID(), ref2, target2, gen2, err)
+		}
+	})
+}
