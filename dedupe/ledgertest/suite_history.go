@@ -331,6 +331,7 @@ func (h *history) reopen(t *rapid.T) {
 		h.l = h.h.Crash(h.TB, h.l)
 		h.ready()
 	} else {
+		h.must(h.model.Close()) // both know then when they were last open
 		h.fix.reopen()
 	}
 	h.model = h.model.Reopen()
