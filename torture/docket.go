@@ -24,6 +24,8 @@ type unitKey struct{ source, id, hash string }
 type unit struct {
 	unitKey
 	targets  []string
+	short    bool            // may be gone from the account
+	replayed bool            // may be sent again by an operator
 	bodies   map[string]bool // hashes the sender sent for it
 	acked    bool            // some answer said 2xx
 	ackedAt  time.Duration   // the first of those
@@ -80,7 +82,7 @@ func (d *docket) addSent(s Sent) {
 	if u == nil {
 		u = &unit{unitKey: k, bodies: map[string]bool{}, refs: map[string]bool{}, requests: map[string][]Request{}}
 		if src := d.bySource[s.Source]; src != nil {
-			u.targets = src.Targets
+			u.targets, u.short, u.replayed = src.Targets, src.Short, src.Replayed
 		}
 		d.units[k] = u
 		d.order = append(d.order, u)

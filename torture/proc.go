@@ -27,6 +27,9 @@ type Proc struct {
 	Admin  string // address of the operator's listener
 	Log    string // file that the processes' own output is appended to
 
+	Env  []string // of the processes, beside the suite's own
+	Wrap []string // a command that runs the gateway, which must leave it its process ID
+
 	cmd  *exec.Cmd
 	done chan error // receives the process's end, once
 }
@@ -40,6 +43,7 @@ type Layout struct {
 	Data string // the ledger's directory; may be on the file system that fails
 
 	Reserve, Ballast string // of the ledger's disk; "" is small, as the disks are
+	Extra            string // more of the config: tables that follow the others
 }
 
 func (l Layout) secretFile(s Source) string { return filepath.Join(l.Dir, s.Name+".secret") }
@@ -79,6 +83,9 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 	for _, s := range sources {
 		fmt.Fprintf(&b, "[[source]]\nname = %q\nprovider = %q\nsecrets = [%q]\non_conflict = %q\ntargets = [%s]\n",
 			s.Name, s.Provider, "${file:"+at.secretFile(s)+"}", s.OnConflict, quoted(s.Targets))
+		if s.Short {
+			b.WriteString("window = \"3s\"\nallow_short_window = true\n[source.retention]\nbody = \"2s\"\nmeta = \"3s\"\naudit = \"3s\"\n")
+		}
 		for _, t := range s.Targets {
 			named[t] = true
 		}
@@ -87,6 +94,7 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n",
 			t, "http://"+targetAddr+"/"+t)
 	}
+	b.WriteString(at.Extra)
 	return b.String()
 }
 
@@ -105,7 +113,9 @@ func (p *Proc) Start() error {
 		return fmt.Errorf("open gateway log: %w", err)
 	}
 	defer log.Close() // the process has its own
-	cmd := exec.Command(p.Binary, "serve", "--config", p.Config)
+	argv := append(append([]string(nil), p.Wrap...), p.Binary, "serve", "--config", p.Config)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = withParent()
 	if err := cmd.Start(); err != nil {
@@ -160,6 +170,25 @@ func (p *Proc) Kill() error {
 	<-p.done
 	p.cmd = nil
 	return nil
+}
+
+// Signal sends the process a signal; nothing when there is none.
+func (p *Proc) Signal(sig os.Signal) {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(sig) // it may be gone
+	}
+}
+
+// Ended waits until the process has ended by itself and says how.
+func (p *Proc) Ended(ctx context.Context) (*os.ProcessState, error) {
+	select {
+	case <-p.done:
+		st := p.cmd.ProcessState
+		p.cmd = nil
+		return st, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the gateway's end: %w", ctx.Err())
+	}
 }
 
 // Stop ends the process with SIGTERM and waits until it is gone; it must exit

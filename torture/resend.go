@@ -19,7 +19,7 @@ func (r *Rig) Resend(e Evidence, n int) (sent int, err error) {
 	for i := 0; i < len(e.Sent); i += max(1, len(e.Sent)/n) {
 		s := e.Sent[i]
 		u := d.find(s.Source, s.ID, s.Hash)
-		if !u.acked {
+		if !u.acked || u.short || u.replayed {
 			continue
 		}
 		m := Message{Source: d.bySource[s.Source], Run: r.Sender.cfg.Run, Number: s.Number, Variant: s.Variant}

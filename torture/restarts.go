@@ -6,6 +6,9 @@ import "time"
 // process that was killed may have left its last request of a delivery
 // unrecorded; every other one must be there, and none that never came.
 func (v *Verdict) attempts(d *docket, u *unit) {
+	if u.replayed {
+		return // only the account knows how often
+	}
 	for _, target := range u.targets {
 		rs := u.requests[target]
 		most, least := len(rs), 0

@@ -17,6 +17,8 @@ type RigConfig struct {
 	Binary string
 	Layout Layout
 	Seed   uint64
+
+	Sources []Source // nil is Sources
 }
 
 // Rig is a gateway with a sender before it and a target behind it. It is
@@ -40,7 +42,10 @@ type Rig struct {
 
 // NewRig makes a rig and starts its target; the gateway is started by Boot.
 func NewRig(cfg RigConfig) (*Rig, error) {
-	r := &Rig{Clock: NewClock(), sources: Sources(), errs: make(chan error, 16)}
+	r := &Rig{Clock: NewClock(), sources: cfg.Sources, errs: make(chan error, 16)}
+	if r.sources == nil {
+		r.sources = Sources()
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for the target: %w", err)
@@ -108,6 +113,19 @@ func (r *Rig) Kill(ctx context.Context) error {
 	err := r.Proc.Kill()
 	r.Sender.Down()
 	return errors.Join(err, r.Target.WaitIdle(ctx))
+}
+
+// Died waits until the gateway has ended by itself, as Kill does for one that
+// is killed.
+func (r *Rig) Died(ctx context.Context) (*os.ProcessState, error) {
+	st, err := r.Proc.Ended(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &r.Lives[len(r.Lives)-1]
+	l.End, l.Killed = r.Clock(), true
+	r.Sender.Down()
+	return st, r.Target.WaitIdle(ctx)
 }
 
 // Close ends everything the rig started.

@@ -33,6 +33,12 @@ type Source struct {
 	Secret     string
 	Targets    []string
 	OnConflict string // ConflictAck or ConflictDeliver
+
+	// Short events are remembered and kept for seconds, so that retention runs
+	// under the load. Each is sent once, and may be gone when it is delivered.
+	Short bool
+	// Replayed events are sent again by an operator, at any time.
+	Replayed bool
 }
 
 // Sources is what the crash runs use: three providers, both conflict
@@ -75,6 +81,8 @@ func (m Message) size() int {
 	sum := m.sum()
 	a, b := binary.BigEndian.Uint32(sum[:4]), int(binary.BigEndian.Uint32(sum[4:8]))
 	switch {
+	case m.Source.Short && a%100 == 0:
+		return 2<<20 + b%1024
 	case m.Source.Provider == GitHub && a%4000 == 0:
 		return bigBody + b%1024
 	case a%25 == 1:
@@ -141,4 +149,14 @@ func mac(key []byte, parts ...string) []byte {
 func hashOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// ChurnSources are Sources with one whose events go again at once and one
+// whose events are replayed.
+func ChurnSources() []Source {
+	return append(Sources(),
+		Source{Name: "short", Provider: GitHub, Secret: "crash-suite-short-0123456789abcdef0", Targets: []string{"crm"},
+			OnConflict: ConflictAck, Short: true},
+		Source{Name: "again", Provider: GitHub, Secret: "crash-suite-again-0123456789abcdef0", Targets: []string{"billing"},
+			OnConflict: ConflictAck, Replayed: true})
 }

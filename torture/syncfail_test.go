@@ -1,0 +1,162 @@
+//go:build torture && linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// injected wraps a gateway so that a call fails as told, or kills it. The tracer
+// runs beside it: the process that is started is the gateway.
+func injected(t *testing.T, dir, calls, how string) []string {
+	t.Helper()
+	path, err := exec.LookPath("strace")
+	if err != nil {
+		t.Fatalf("failing syncs need strace: %v", err)
+	}
+	return []string{path, "-D", "-f", "-q", "-o", filepath.Join(dir, "strace"), "-e", "trace=" + calls, "-e", "inject=" + calls + ":" + how}
+}
+
+// TestSyncFails has the disk fail a sync, and every one after it, at several
+// moments: the gateway says so to nobody's loss, ends with the exit code of a
+// store that can't be used, and starts again as if nothing had been.
+func TestSyncFails(t *testing.T) {
+	s := seed(t)
+	res := &Result{Fault: "failing msync and fsync", Seed: s}
+	record(t, res)
+	for i, tt := range []struct{ calls, when string }{
+		{"msync", "1+"}, {"msync", "40+"}, {"msync", "400+"}, {"msync", "7+7"},
+		{"fsync,fdatasync", "1+"}, {"fsync,fdatasync", "9+"}, {"fsync,fdatasync", "40+"}, {"msync,fsync,fdatasync", "100+"},
+	} {
+		t.Run(tt.calls+" "+tt.when, func(t *testing.T) {
+			syncFails(t, s+uint64(i), tt.calls, "error=EIO:when="+tt.when, res)
+		})
+	}
+}
+
+func syncFails(t *testing.T, s uint64, calls, how string, res *Result) {
+	t.Helper()
+	ctx := within(t, 3*time.Minute)
+	dir := keep(t)
+	r := newRig(t, built(t, asShipped), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
+	r.Proc.Wrap = injected(t, dir, calls, how)
+	r.Load()
+	if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
+		t.Fatal(err)
+	}
+	end, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	st, err := r.Died(end)
+	must(t, err)
+	if st.ExitCode() != 6 {
+		t.Errorf("ended with %v, want exit code 6\n%s", st, r.Proc.logTail())
+	}
+	noMoreAnswers(t, r, dir)
+	r.Proc.Wrap = nil
+	must(t, r.Boot(ctx))
+	must(t, Wait(ctx, 300*time.Millisecond))
+	r.EndLoad()
+	v, _ := settle(t, r, 0, 20)
+	res.Cycles++
+	res.add(v)
+	if !v.OK() {
+		t.Errorf("the gateway broke its promises:\n%s", v.String())
+	}
+}
+
+// noMoreAnswers wants no 2xx for an event after the first that was answered 5xx
+// by the failing process: the sync is never tried again.
+func noMoreAnswers(t *testing.T, r *Rig, dir string) {
+	t.Helper()
+	sent, err := r.Sender.Sent()
+	must(t, err)
+	failed := time.Duration(0)
+	for _, a := range sent {
+		if a.Status >= 500 && (failed == 0 || a.AnsweredAt < failed) {
+			failed = a.AnsweredAt
+		}
+	}
+	for _, a := range sent {
+		if failed > 0 && a.Status/100 == 2 && a.SentAt > failed {
+			t.Errorf("%s %s was sent %v after an answer had said that the ledger failed, and was answered %d", a.Source, a.ID, a.SentAt-failed, a.Status)
+			break
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "strace"))
+	must(t, err)
+	if !strings.Contains(string(log), "(INJECTED)") {
+		t.Error("no call was made to fail: that proves nothing")
+	}
+}
+
+// TestKillAtSync kills a gateway as it asks for a sync, at the n-th time.
+func TestKillAtSync(t *testing.T) {
+	s := seed(t)
+	res := &Result{Fault: "kill as a sync is asked for", Seed: s}
+	record(t, res)
+	ctx := within(t, 4*time.Minute)
+	dir := keep(t)
+	r := newRig(t, built(t, asShipped), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
+	r.Load()
+	for i, when := range []int{3, 11, 60, 150} {
+		r.Proc.Wrap = injected(t, dir, "msync", fmt.Sprintf("signal=KILL:when=%d", when+int(s%7)))
+		if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
+			t.Fatal(err)
+		}
+		end, cancel := context.WithTimeout(ctx, time.Minute)
+		st, err := r.Died(end)
+		cancel()
+		must(t, err)
+		if ws, ok := st.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
+			t.Errorf("kill %d: ended with %v", i, st)
+		}
+		res.Cycles++
+	}
+	r.EndLoad()
+	r.Proc.Wrap = nil
+	must(t, r.Boot(ctx))
+	v, _ := settle(t, r, 0, 50)
+	res.add(v)
+	if !v.OK() {
+		t.Errorf("the gateway broke its promises:\n%s", v.String())
+	}
+}
+
+// TestControlSyncFails has a gateway that does not sync: no failing sync can
+// stop it, which the test above would call a fault.
+func TestControlSyncFails(t *testing.T) {
+	s := seed(t)
+	res := &Result{Fault: "failing msync, commits not synced", Seed: s, Control: true, Cycles: 1}
+	record(t, res)
+	ctx := within(t, time.Minute)
+	dir := keep(t)
+	r := newRig(t, built(t, noSync), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
+	r.Proc.Wrap = injected(t, dir, "msync", "error=EIO:when=40+")
+	r.Load()
+	must(t, r.Boot(ctx))
+	must(t, Wait(ctx, 4*time.Second))
+	r.EndLoad()
+	sent, err := r.Sender.Sent()
+	must(t, err)
+	acked := 0
+	for _, a := range sent {
+		if a.Status/100 == 2 {
+			acked++
+		}
+	}
+	err = r.Kill(ctx)
+	res.Seen, res.Acknowledged = err == nil, acked
+	res.Note = fmt.Sprintf("still running, with %d events acknowledged and the syncs failing", acked)
+	if !res.Seen || acked < 100 {
+		t.Errorf("acknowledged %d, %v: the control shows nothing", acked, err)
+	}
+}
