@@ -30,7 +30,7 @@ var (
 		"commit.begin", "commit.done", "wake", "result", "ahead.chunk", "ahead.done",
 		"mark.begin", "mark.written", "mark.done", "expire.cut", "expire.cut.done", "drop.done",
 	}
-	firstSteps = []string{"ledger.made", "mark.made", "mark.begin", "mark.written", "mark.done", "class.made", "commit.begin", "commit.done"}
+	firstSteps = []string{"ledger.made", "mark.made", "mark.moved", "mark.begin", "mark.written", "mark.done", "class.made", "commit.begin", "commit.done"}
 )
 
 // bootToDie starts a gateway that dies at the n-th passing of a step, and

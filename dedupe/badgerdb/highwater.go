@@ -82,20 +82,27 @@ func readHighWater(dir string) (no uint64, known bool, err error) {
 	return w.no, true, w.close()
 }
 
+// createHighWater makes the file under another name and moves it into place: a
+// stop in between leaves none, not one that says nothing.
 func createHighWater(dir string) (*highWater, error) {
-	f, err := os.OpenFile(highWaterPath(dir), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	path := highWaterPath(dir)
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	dedupe.Failpoint("mark.made")
 	w := &highWater{f: f}
-	if _, err := f.WriteAt(make([]byte, 2*slotSize), 0); err != nil {
+	if _, err = f.WriteAt(make([]byte, 2*slotSize), 0); err == nil {
+		err = w.write(0, [32]byte{})
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	dedupe.Failpoint("mark.moved")
+	if err = errors.Join(err, syncDir(dir)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if err := w.write(0, [32]byte{}); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return w, syncDir(dir)
+	return w, nil
 }
 
 func slotGood(s []byte) bool {

@@ -69,7 +69,7 @@ func Open(cfg Config) (*DB, error) {
 }
 
 // Files names what a ledger keeps in its data directory.
-func Files() []string { return []string{"ledger", "highwater", "onwire", "ballast"} }
+func Files() []string { return []string{"ledger", "highwater", "highwater.new", "onwire", "ballast"} }
 
 func ledgerDir(dir string) string { return filepath.Join(dir, "ledger") }
 
