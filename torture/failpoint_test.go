@@ -100,6 +100,7 @@ func TestCrashFirstSteps(t *testing.T) {
 	s := seed(t)
 	res := &Result{Fault: "kill while a ledger is made", Seed: s}
 	record(t, res)
+	built(t, withHooks) // not in the time of the first
 	for i, step := range firstSteps {
 		t.Run(step, func(t *testing.T) {
 			ctx := within(t, time.Minute)

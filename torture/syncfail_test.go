@@ -33,6 +33,7 @@ func TestSyncFails(t *testing.T) {
 	s := seed(t)
 	res := &Result{Fault: "failing msync and fsync", Seed: s}
 	record(t, res)
+	built(t, asShipped) // not in the time of the first
 	for i, tt := range []struct{ calls, when string }{
 		{"msync", "1+"}, {"msync", "40+"}, {"msync", "400+"}, {"msync", "7+7"},
 		{"fsync,fdatasync", "1+"}, {"fsync,fdatasync", "9+"}, {"fsync,fdatasync", "40+"}, {"msync,fsync,fdatasync", "100+"},
@@ -137,9 +138,10 @@ func TestControlSyncFails(t *testing.T) {
 	s := seed(t)
 	res := &Result{Fault: "failing msync, commits not synced", Seed: s, Control: true, Cycles: 1}
 	record(t, res)
+	bin := built(t, noSync)
 	ctx := within(t, time.Minute)
 	dir := keep(t)
-	r := newRig(t, built(t, noSync), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
+	r := newRig(t, bin, Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
 	r.Proc.Wrap = injected(t, dir, "msync", "error=EIO:when=40+")
 	r.Load()
 	must(t, r.Boot(ctx))

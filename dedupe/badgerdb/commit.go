@@ -71,6 +71,9 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 func (db *DB) fail(err error) error {
 	if db.failed == nil {
 		db.failed = fmt.Errorf("%w: %w", dedupe.ErrFatal, err)
+		if !db.posed {
+			noteFailure(db.cfg.Dir, err)
+		}
 		db.log.Error("ledger write failed, nothing more is written until it is reopened", "error", err)
 	}
 	return db.failed

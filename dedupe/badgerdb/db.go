@@ -126,6 +126,7 @@ type DB struct {
 	bodies  map[partKey]int64 // bytes per bucket, when they are limited
 	claims  []uint32          // live claim buckets, ascending
 	failed  error             // after it nothing is written any more
+	posed   bool              // failed as a test told it to: the files are sound
 	closed  bool
 	ended   atomic.Bool // closed, for those who don't hold mu
 	// openKeys are the keys of synchronous routes without a conclusion.
@@ -141,6 +142,8 @@ type DB struct {
 	startNo uint64 // number of the last batch of earlier runs; read-only after Open
 
 	salvages []salvageMark // what may have been lost before this ledger was salvaged
+
+	dead <-chan error // from Badger: a write of its own failed
 
 	startLow, startLast event.Ref // what rebuild reads: the open deliveries of earlier runs
 
@@ -257,8 +260,12 @@ func (db *DB) Close() error {
 	if db.failed == nil {
 		errs = append(errs, db.high.write(db.head.no, db.head.hash))
 	}
-	errs = append(errs, db.kv.Close(), db.high.close(), db.wire.close())
-	return errors.Join(errs...)
+	// After a failed write closing would write more: it would flush what may not
+	// be on disk, and try that for ever. The next start reads what there is.
+	if db.failed == nil || db.posed {
+		errs = append(errs, db.kv.Close())
+	}
+	return errors.Join(append(errs, db.high.close(), db.wire.close())...)
 }
 
 // writable is nil while batches may be written. mu is held.

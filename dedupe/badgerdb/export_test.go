@@ -10,7 +10,7 @@ import (
 func (db *DB) FailNext(err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.beforeSync = func() error { return err }
+	db.posed, db.beforeSync = true, func() error { return err }
 }
 
 // Mute leaves acts out, so that their cost can be measured.

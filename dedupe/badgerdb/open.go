@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,17 +45,21 @@ func Open(cfg Config) (*DB, error) {
 	if err := guard.prepare(cfg.MemTable); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	kv, err := openBadger(&cfg)
+	kv, dead, err := openBadger(&cfg)
 	if err != nil {
 		return nil, err
 	}
 	db := &DB{
-		cfg: cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{},
+		dead: dead,
+		cfg:  cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{},
 		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), openKeys: map[dedupe.Key]struct{}{}, committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
 	db.ahead = min(aheadSize, db.maxBatch/2)
 	if err := db.load(); err != nil {
-		errs := []error{err, kv.Close()}
+		errs := []error{err}
+		if !ioTrouble(err) { // closing would flush, and flushing be tried for ever
+			errs = append(errs, kv.Close())
+		}
 		if db.high != nil {
 			errs = append(errs, db.high.close())
 		}
@@ -65,11 +68,16 @@ func Open(cfg Config) (*DB, error) {
 		}
 		return nil, errors.Join(errs...)
 	}
+	if err := os.Remove(failedPath(cfg.Dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		db.log.Warn("note of an earlier failure could not be removed", "error", err)
+	}
 	return db, nil
 }
 
 // Files names what a ledger keeps in its data directory.
-func Files() []string { return []string{"ledger", "highwater", "highwater.new", "onwire", "ballast"} }
+func Files() []string {
+	return []string{"ledger", "highwater", "highwater.new", "onwire", "ballast", "failed"}
+}
 
 func ledgerDir(dir string) string { return filepath.Join(dir, "ledger") }
 
@@ -92,25 +100,26 @@ func (db *DB) isNew() (bool, error) {
 	return empty, err
 }
 
-func openBadger(cfg *Config) (*badger.DB, error) {
+func openBadger(cfg *Config) (kv *badger.DB, dead <-chan error, err error) {
 	unlock, err := lockDir(cfg.Dir) // files change under who looks at those of another
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	err = precheck(cfg.Dir)
-	if err = errors.Join(err, unlock()); err == nil {
-		var kv *badger.DB
-		if kv, err = badger.Open(engine(cfg)); err == nil {
-			return kv, nil
+	log := newKVLogger(cfg)
+	if err = errors.Join(precheck(cfg), unlock()); err == nil {
+		if kv, err = badger.Open(engine(cfg).WithLogger(log)); err == nil {
+			return kv, log.dead, nil
 		}
 	}
 	switch text := err.Error(); {
 	case strings.Contains(text, "Cannot acquire directory lock"):
-		return nil, locked(cfg.Dir)
+		return nil, nil, locked(cfg.Dir)
 	case strings.Contains(text, "unsupported version"):
-		return nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
+		return nil, nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
+	case ioTrouble(err):
+		return nil, nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrFatal, err)
 	}
-	return nil, unreadable(cfg.Dir, err)
+	return nil, nil, unreadable(cfg.Dir, err)
 }
 
 // engine is how Badger is run, always.
@@ -133,7 +142,7 @@ func engine(cfg *Config) badger.Options {
 		WithIndexCacheSize(32 << 20).
 		WithCompactL0OnClose(false).
 		WithMetricsEnabled(false). // process-global counters
-		WithLogger(kvLogger{cfg.Log.With("component", "badger")})
+		WithLogger(newKVLogger(cfg))
 }
 
 func unreadable(dir string, err error) error {
@@ -171,6 +180,10 @@ func (db *DB) load() error {
 	}
 	if err == nil {
 		err = db.openWire()
+	}
+	if err != nil && ioTrouble(err) {
+		noteFailure(db.cfg.Dir, err)
+		err = fmt.Errorf("%w: %w", dedupe.ErrFatal, err)
 	}
 	if err != nil {
 		return fmt.Errorf("open ledger %q: %w", db.cfg.Dir, err)
@@ -398,13 +411,3 @@ func get(txn *badger.Txn, key []byte) ([]byte, error) {
 func engineErr(key []byte, err error) error {
 	return fmt.Errorf("read %s: %w: %w", keyText(key), dedupe.ErrDamaged, err)
 }
-
-// kvLogger hands Badger's messages to slog. Its info lines are debug to us.
-type kvLogger struct{ log *slog.Logger }
-
-func (l kvLogger) Errorf(f string, a ...any)   { l.log.Error(line(f, a)) }
-func (l kvLogger) Warningf(f string, a ...any) { l.log.Warn(line(f, a)) }
-func (l kvLogger) Infof(f string, a ...any)    { l.log.Debug(line(f, a)) }
-func (l kvLogger) Debugf(f string, a ...any)   { l.log.Debug(line(f, a)) }
-
-func line(f string, a []any) string { return strings.TrimSpace(fmt.Sprintf(f, a...)) }

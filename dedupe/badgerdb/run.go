@@ -26,12 +26,12 @@ const (
 func (db *DB) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 4)
-	for _, f := range []func(context.Context) error{db.runRebuild, db.runMarks, db.runUpkeep, db.runScrub} {
+	done := make(chan error, 5)
+	for _, f := range []func(context.Context) error{db.runRebuild, db.runMarks, db.runUpkeep, db.runScrub, db.runTrouble} {
 		go func() { done <- f(ctx) }()
 	}
 	var errs []error
-	for range 4 {
+	for range 5 {
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 			cancel()

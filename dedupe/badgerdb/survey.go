@@ -28,6 +28,8 @@ type survey struct {
 	tables []tableFile
 	logs   []logFile
 	faults []dedupe.Fault
+	// repair, when not nil, is a manifest without tables that came to nothing.
+	repair []byte
 }
 
 type tableFile struct {
@@ -46,13 +48,17 @@ type logFile struct {
 }
 
 // precheck refuses a ledger of which Badger would make less than there is.
-func precheck(dir string) error {
-	s, err := look(dir)
+func precheck(cfg *Config) error {
+	s, err := look(cfg.Dir)
 	if err != nil {
 		return err
 	}
 	if len(s.faults) == 0 {
-		return nil
+		if s.repair == nil {
+			return nil
+		}
+		cfg.Log.Warn("the last run ended with a failed write; tables that came to nothing are left out, every batch is there without them")
+		return s.writeRepair()
 	}
 	f := s.faults[0]
 	if n := len(s.faults) - 1; n > 0 {
@@ -76,6 +82,9 @@ func look(dir string) (*survey, error) {
 		return nil, err
 	}
 	s.heads()
+	if s.repair != nil && len(s.faults) == 0 {
+		return s, s.accounted()
+	}
 	return s, nil
 }
 
@@ -113,11 +122,22 @@ func (s *survey) manifest() error {
 		s.adopt(files)
 		return gerr
 	}
+	missing := map[uint64]bool{}
 	for id := range listed.Tables {
-		s.tables = append(s.tables, tableFile{id: id, path: table.NewFilename(id, dir)})
+		if _, err := os.Stat(s.addTable(id)); errors.Is(err, fs.ErrNotExist) {
+			missing[id] = true
+		}
 	}
-	slices.SortFunc(s.tables, func(a, b tableFile) int { return int(a.id) - int(b.id) })
+	if _, err := os.Stat(failedPath(s.dir)); err == nil && len(missing) > 0 {
+		return s.rollBack(path, missing)
+	}
 	return nil
+}
+
+func (s *survey) addTable(id uint64) (path string) {
+	path = table.NewFilename(id, ledgerDir(s.dir))
+	s.tables = append(s.tables, tableFile{id: id, path: path})
+	return path
 }
 
 // adopt takes all tables there are where nothing says which count.
