@@ -22,7 +22,7 @@ const module = "github.com/onceward/onceward"
 // that is missing here may not exist.
 var allowed = map[string][]string{
 	"":                  {"cli"},
-	"cli":               {"gateway", "verify", "admin", "dedupe", "event"},
+	"cli":               {"gateway", "verify", "admin", "audit", "dedupe", "event"},
 	"gateway":           {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "event"},
 	"receiver":          {"verify", "dedupe", "event", "trace"},
 	"forward":           {"dedupe", "event", "trace"},

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
 )
 
@@ -39,6 +40,11 @@ type Config struct {
 	Receiver Receiver       // required
 	Forward  Forwarder      // required
 	Control  Controller     // nil: targets can't be paused
+	// Audit is the transparency log. Without it there are no receipts, and what
+	// is asked of the account is not found.
+	Audit *audit.Log
+	// Record writes acts of operators. Without it they are not recorded.
+	Record func(context.Context, ...*dedupe.Act) error
 
 	// Reload reads the configuration anew and swaps it in whole, or keeps the
 	// old one and returns an error. The faults are warnings in the first case
@@ -102,13 +108,14 @@ const (
 
 // Admin is the operator's listener. It is safe for concurrent use.
 type Admin struct {
-	cfg     Config                  // read-only after New
-	tokens  atomic.Pointer[[]Token] // the gateway's own is the first
-	started time.Time
-	met     *metrics
-	logins  *limiter
-	hosts   map[string]bool // read-only after New
-	handler http.Handler
+	cfg      Config                  // read-only after New
+	tokens   atomic.Pointer[[]Token] // the gateway's own is the first
+	started  time.Time
+	met      *metrics
+	logins   *limiter
+	failures failureCounts
+	hosts    map[string]bool // read-only after New
+	handler  http.Handler
 
 	sessions *sessions
 	history  *history

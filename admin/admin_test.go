@@ -84,6 +84,7 @@ type bundle struct {
 	admin  *admin.Admin
 	url    string
 	client *admin.Client
+	keys   audit.Keys // of the account
 }
 
 // lockedBuffer takes log lines from several goroutines.
@@ -118,7 +119,21 @@ func setup(t *testing.T, change ...func(*admin.Config)) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	key, _, err := audit.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.keys, err = audit.ParseKeys(key.Public()); err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.NewLog(audit.LogConfig{Ledger: b.ledger, Key: key, Now: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := admin.Config{
+		Audit: log, Record: func(ctx context.Context, acts ...*dedupe.Act) error {
+			return b.ledger.Commit(ctx, &dedupe.Batch{Acts: acts})
+		},
 		Account: acc, Receiver: b.edge, Forward: b.edge, TokenHash: admin.HashToken(token), Now: b.clock.now,
 		Reload:     func(context.Context) ([]admin.Fault, error) { return b.reload() },
 		Ready:      func() error { return b.ready },
@@ -778,6 +793,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		"POST /api/v1/targets/x/resume", "POST /api/v1/targets/x/drain",
 		"GET /api/v1/version", "POST /api/v1/reload", "POST /api/v1/-/reload", "POST /-/reload", "POST /api/v1/check",
 		"POST /api/v1/targets/billing/test",
+		"GET /api/v1/events/evt_1/proof", "GET /api/v1/audit", "GET /api/v1/audit/key", "GET /api/v1/audit/export", "POST /api/v1/audit/checkpoint",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		resp, body := b.do(method, path, "", func(r *http.Request) { r.Header.Del("Authorization") })

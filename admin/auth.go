@@ -86,6 +86,7 @@ func (a *Admin) authorize(r *http.Request, need access) (Principal, error) {
 	got, ok := r.Header["Authorization"]
 	if !ok {
 		a.met.authFailures.WithLabelValues(authMissing).Inc()
+		a.failedFrom(peer, authMissing)
 		return Principal{}, errUnauthorized
 	}
 	token, ok := bearer(got)
@@ -98,6 +99,7 @@ func (a *Admin) authorize(r *http.Request, need access) (Principal, error) {
 		return p, err
 	}
 	if !p.may(need.role()) {
+		a.forbidden(p, need.role())
 		return p, errRole(p, need.role())
 	}
 	return p, nil
@@ -109,6 +111,7 @@ func (a *Admin) login(r *http.Request, token, reason string) (Principal, error) 
 	peer, now := peerOf(r), a.cfg.Now()
 	if a.logins.limited(peer, now) {
 		a.met.authFailures.WithLabelValues(authLimited).Inc()
+		a.failedFrom(peer, authLimited)
 		a.holdBack(r)
 		return Principal{}, errLimited
 	}
@@ -116,6 +119,7 @@ func (a *Admin) login(r *http.Request, token, reason string) (Principal, error) 
 		return p, nil
 	}
 	a.met.authFailures.WithLabelValues(reason).Inc()
+	a.failedFrom(peer, reason)
 	switch a.logins.failed(peer, now) {
 	case 1:
 		a.cfg.Log.Warn("admin login failed", "remote_ip", peer, "reason", reason)

@@ -26,6 +26,8 @@ type ClientConfig struct {
 	Addr string
 	// Token is the bearer token; "" reaches only what needs none.
 	Token string
+	// Reason is why its user does what changes something; for the account.
+	Reason string
 	// Timeout bounds calls that answer from memory or a bounded read.
 	// Default 30s. Bodies, replays, reloads and checks are bounded by their
 	// context alone.
@@ -38,6 +40,7 @@ type ClientConfig struct {
 type Client struct {
 	base    string
 	token   string
+	reason  string
 	timeout time.Duration
 	http    *http.Client
 }
@@ -54,7 +57,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		cfg.Timeout = defaultClientTimeout
 	}
 	return &Client{
-		base: base, token: cfg.Token, timeout: cfg.Timeout,
+		base: base, token: cfg.Token, reason: cfg.Reason, timeout: cfg.Timeout,
 		http: &http.Client{
 			Transport: &http.Transport{
 				DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
@@ -296,6 +299,9 @@ func (c *Client) sendTo(ctx context.Context, method, target string, body []byte)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.reason != "" && method != http.MethodGet {
+		req.Header.Set(ReasonHeader, url.PathEscape(c.reason))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/onceward/onceward/audit"
-	"github.com/onceward/onceward/dedupe"
 )
 
 // decode reads a JSON request. An empty body leaves v as it is; unknown
@@ -53,7 +52,11 @@ func (a *Admin) cancel(c echo.Context) error {
 	if err := decode(c, &req); err != nil {
 		return err
 	}
-	n, err := a.cfg.Account.Cancel(c.Request().Context(), ref, req.Target, dedupe.By{})
+	by, err := byOf(c, req.Reason)
+	if err != nil {
+		return err
+	}
+	n, err := a.cfg.Account.Cancel(c.Request().Context(), ref, req.Target, by)
 	if err != nil {
 		return err
 	}
@@ -70,6 +73,12 @@ func (a *Admin) replay(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if req.DryRun {
+		unrecorded(c)
+	}
+	what := req
+	what.Reason = "" // stands beside it
+	about(c, what)
 	unhurried(c)
 	n, err := a.cfg.Account.Replay(c.Request().Context(), r)
 	if !req.DryRun {
@@ -105,6 +114,9 @@ func (a *Admin) replayOf(c echo.Context, req *ReplayRequest) (audit.Replay, erro
 	}
 	q, err := req.Filter.Query(audit.KindReplay, a.cfg.Now())
 	if err != nil {
+		return r, err
+	}
+	if r.By, err = byOf(c, req.Reason); err != nil {
 		return r, err
 	}
 	r.Query = q

@@ -32,6 +32,11 @@ func (a *Admin) routes() []route {
 		{get, apiPrefix + "/events/:id/body", asOperator, a.getBody},
 		{get, apiPrefix + "/events/:id/attempts", asViewer, a.listAttempts},
 		{post, apiPrefix + "/events/:id/cancel", asOperator, a.cancel},
+		{get, apiPrefix + "/events/:id/proof", asViewer, a.proveEvent},
+		{get, apiPrefix + "/audit", asViewer, a.listActs},
+		{get, apiPrefix + "/audit/key", asViewer, a.auditKey},
+		{get, apiPrefix + "/audit/export", tokenOnly, a.exportAudit},
+		{post, apiPrefix + "/audit/checkpoint", asOperator, a.signAudit},
 		{get, apiPrefix + "/deliveries", asViewer, a.listDeliveries},
 		{post, apiPrefix + "/deliveries/:id/cancel", asOperator, a.cancelDelivery},
 		{post, apiPrefix + "/deadletters/drop", asOperator, a.dropDead},
@@ -62,10 +67,10 @@ func (a *Admin) router() http.Handler {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
-		e.Add(r.method, r.path, a.serve(r.path, r.need, r.handle))
+		e.Add(r.method, r.path, a.serve(r.path, r.need, a.recorded(r, r.handle)))
 	}
 	for _, r := range a.pageRoutes() {
-		e.Add(r.method, r.path, a.servePage(r.path, r.need, r.handle))
+		e.Add(r.method, r.path, a.servePage(r.path, r.need, a.recorded(r, r.handle)))
 	}
 	return e
 }

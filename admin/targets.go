@@ -77,8 +77,12 @@ const (
 	maxDrain     = 15 * time.Minute
 )
 
-// byOf says who asks, and checks why.
+// byOf says who asks, and checks why: reason is that of the request's body, the
+// header's comes before it.
 func byOf(c echo.Context, reason string) (dedupe.By, error) {
+	if r := headerReason(c.Request()); r != "" {
+		reason = r
+	}
 	if n := utf8.RuneCountInString(reason); n > maxReason || !utf8.ValidString(reason) {
 		return dedupe.By{}, apiError(http.StatusBadRequest, CodeInvalid, "the reason has %d characters: want at most %d", n, maxReason)
 	}
@@ -214,6 +218,11 @@ func (a *Admin) dropDead(c echo.Context) error {
 	d, err := a.dropOf(c, &req)
 	if err != nil {
 		return err
+	}
+	what := req
+	what.Reason = "" // stands beside it
+	if about(c, what); req.DryRun {
+		unrecorded(c)
 	}
 	unhurried(c)
 	n, err := a.cfg.Account.Drop(c.Request().Context(), d)

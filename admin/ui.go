@@ -338,6 +338,7 @@ func (a *Admin) servePage(route string, need access, h echo.HandlerFunc) echo.Ha
 		}
 		c.Set(principalKey, p)
 		if !p.may(need.role()) {
+			a.forbidden(p, need.role())
 			return a.failPage(c, errRole(p, need.role()))
 		}
 		return h(c)

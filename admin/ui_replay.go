@@ -100,6 +100,7 @@ func (a *Admin) runReplay(v *view, d *replayData, dry bool) error {
 	if !dry {
 		req.Cursor = d.Cursor
 	}
+	about(v.c, req)
 	r, err := a.replayOf(v.c, &req)
 	var n dedupe.ReplayCount
 	if err == nil {

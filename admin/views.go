@@ -8,6 +8,20 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
+// AuditKey is the key that checkpoints are signed with.
+type AuditKey struct {
+	Key string `json:"public_key"`
+}
+
+// Checkpoint is a signed statement of a log's size and root.
+type Checkpoint struct {
+	Log      string    `json:"log"`
+	Size     uint64    `json:"size"`
+	Root     string    `json:"root"` // base64
+	SignedAt time.Time `json:"signed_at"`
+	Note     string    `json:"note"` // as it was signed
+}
+
 // The views of the account, under the names the client's users need.
 type (
 	Event       = audit.Event
@@ -17,6 +31,8 @@ type (
 	Phases      = audit.Phases
 	Filter      = audit.Args
 	CheckReport = dedupe.CheckReport
+	Act         = audit.LogAct
+	Receipt     = audit.Receipt
 )
 
 // Page is one page of a listing; Next is the cursor of the page that follows
@@ -154,6 +170,7 @@ type ReplayRequest struct {
 	Reroute bool   `json:"reroute,omitempty"` // today's routes in place of the original targets
 	DryRun  bool   `json:"dry_run,omitempty"`
 	Cursor  string `json:"cursor,omitempty"` // Next of the call before
+	Reason  string `json:"reason,omitempty"` // for the account
 }
 
 // ReplayResult says what a replay did, or would do. With a Next the
@@ -166,6 +183,7 @@ type ReplayResult struct {
 // CancelRequest narrows a cancellation.
 type CancelRequest struct {
 	Target string `json:"target,omitempty"` // "" is every target
+	Reason string `json:"reason,omitempty"` // for the account
 }
 
 // CancelResult says what a cancellation did.

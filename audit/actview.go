@@ -29,7 +29,7 @@ type Act struct {
 	Minute     time.Time  `json:"minute,omitzero"` // of which requests were counted
 	Duration   float64    `json:"duration_s,omitempty"`
 	Generation uint16     `json:"generation,omitempty"`
-	Number     uint64     `json:"number,omitempty"` // of the attempt
+	Number     uint64     `json:"number,omitempty"` // of the attempt; of a key, its fencing token or how many
 	Count      uint64     `json:"count,omitempty"`
 	Status     int        `json:"status,omitempty"`
 	Outcome    string     `json:"outcome,omitempty"`
@@ -39,6 +39,7 @@ type Act struct {
 	Flags      []string   `json:"flags,omitempty"`
 	Related    event.Ref  `json:"related,omitzero"`
 	Late       bool       `json:"late,omitempty"`
+	SHA256     event.Hash `json:"sha256,omitzero"` // of a key: of the request it was claimed for, or of its answer
 	Config     event.Hash `json:"config_sha256,omitzero"`
 	Actor      string     `json:"actor,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
@@ -61,6 +62,8 @@ func viewAct(a *dedupe.Act) Act {
 		v.Minute, v.Count = when, a.Number
 	case dedupe.ActAttempted, dedupe.ActDelivered, dedupe.ActDead, dedupe.ActCancelled, dedupe.ActReplayed:
 		v.Started, v.Number, v.Response, v.State = when, a.Number, a.Hash, a.State.String()
+	case dedupe.ActKeyed, dedupe.ActSettled:
+		v.Started, v.Number, v.SHA256 = when, a.Number, a.Hash
 	default:
 		v.Started, v.Count, v.Config = when, a.Number, a.Hash
 	}

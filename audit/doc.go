@@ -14,5 +14,14 @@
 //   - Views show no credential: header values, query parameters and JSON or
 //     form fields whose names look like one are masked. The exact bytes of a
 //     body are given out only by Body, which is asked for by name.
-//   - Every call reads or changes a bounded part of the ledger.
+//   - Every call reads or changes a bounded part of the ledger; an export reads
+//     all of the account, piece by piece.
+//   - The transparency log signs what is committed and nothing else, and nothing
+//     that commits waits for it. A log only grows: what was signed stays true of
+//     everything signed later.
+//   - Verification trusts public keys and no word of what it verifies. Every byte
+//     of an export or a receipt is signed, or follows from what is.
+//   - Acts are let go only when what the tree needs to go on is kept, with the
+//     signed root of what was before.
+//   - The private key is never printed, logged or sent.
 package audit

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -39,6 +40,10 @@ type (
 		Number     int    `json:"number"` // in this export, of the log
 		Checkpoint string `json:"checkpoint"`
 	}
+	exportDamage struct {
+		Log    string `json:"log"`
+		Damage string `json:"damage"` // why the log ends here
+	}
 	exportEnd struct {
 		Logs        int    `json:"logs"`
 		Acts        uint64 `json:"acts"`
@@ -62,7 +67,12 @@ func (l *Log) Export(ctx context.Context, w io.Writer) error {
 	e := &exporter{w: w}
 	e.line(exportHead{exportFormat})
 	for _, g := range logs {
-		if err := l.exportLog(ctx, e, g); err != nil {
+		err := l.exportLog(ctx, e, g)
+		if errors.Is(err, dedupe.ErrDamaged) { // told where it is, and the other logs after it
+			e.line(exportDamage{logName(g.Writer), err.Error()})
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -122,10 +132,10 @@ func (l *Log) exported(ctx context.Context) ([]dedupe.ActLog, error) {
 func (l *Log) exportLog(ctx context.Context, e *exporter, g dedupe.ActLog) error {
 	name := logName(g.Writer)
 	head, signed, err := l.exportBegin(ctx, g)
+	e.line(head) // also of a log that can't be read
 	if err != nil {
 		return err
 	}
-	e.line(head)
 	end := g.Next
 	if n := len(signed); n > 0 && l.cfg.Key != nil {
 		end = max(signed[n-1].Size, g.First)

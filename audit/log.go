@@ -121,15 +121,23 @@ func (l *Log) CheckpointAll(ctx context.Context) ([]Checkpoint, error) {
 	var out []Checkpoint
 	for _, g := range logs {
 		c, err := l.checkpoint(ctx, g)
-		if errors.Is(err, ErrNothing) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			out = append(out, c)
+		case errors.Is(err, ErrNothing):
+		case errors.Is(err, dedupe.ErrDamaged) && !g.Own:
+			l.damaged(err)
+		default:
 			return out, err
 		}
-		out = append(out, c)
 	}
 	return out, nil
+}
+
+// damaged says that a writer's log that nobody goes on with can't be signed. It
+// keeps no other log from being.
+func (l *Log) damaged(err error) {
+	l.cfg.Log.Error("a log of an earlier writer is damaged", "event", "audit.damaged", "error", err)
 }
 
 func (l *Log) failed(ctx context.Context, err error) {
@@ -379,7 +387,12 @@ func (l *Log) seal(ctx context.Context) error {
 		if g.Keep == g.First {
 			continue
 		}
-		if err := l.sealAt(ctx, g); err != nil {
+		err := l.sealAt(ctx, g)
+		if errors.Is(err, dedupe.ErrDamaged) && !g.Own {
+			l.damaged(err) // there is nothing to go on with: its rest may go
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 		if err := l.cfg.Ledger.SealActs(ctx, g.Writer, g.Keep); err != nil {

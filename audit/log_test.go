@@ -288,7 +288,7 @@ func TestWitness(t *testing.T) {
 	b.good(b.export(), witnessed...)
 	b.good(short)
 	rep := b.verify(short, witnessed...)
-	if len(rep.Faults) != 1 || !strings.Contains(rep.Faults[0].What, "cut off") || !strings.Contains(rep.Faults[0].Where, "acts 315 to 317") {
+	if len(rep.Faults) != 1 || !strings.Contains(rep.Faults[0].What, "are missing: the witness saw them") || !strings.Contains(rep.Faults[0].Where, "acts 315 to 317") {
 		t.Errorf("a cut tail is told as %+v", rep.Faults)
 	}
 	// The same ledger with one act changed, signed anew with the same key.
@@ -711,4 +711,60 @@ func FuzzVerify(f *testing.F) {
 		_, _ = audit.VerifyReceipt(bytes.NewReader(text), keys)
 		_, _ = audit.SplitNotes(string(text))
 	})
+}
+
+// What a ledger can't read any more is told as a fault of its log, and keeps
+// neither the other logs from being verified nor retention from going on.
+func TestDamagedLog(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t)
+	b.life(100)
+	var backup bytes.Buffer
+	if err := b.ledger.Backup(t.Context(), &backup); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ledgertest.RestoreMemory(ledgertest.Config{Now: b.clock.now, Retention: dedupe.Retention{Audit: 48 * time.Hour}}, &backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ledger, b.cfg.Ledger = m, &holed{LogLedger: m, at: 40, writer: m}
+	b.open()
+	b.record(5)
+	rep := b.verify(b.export())
+	if len(rep.Faults) != 1 || !strings.HasPrefix(rep.Faults[0].Where, "act 40 of log") || !strings.Contains(rep.Faults[0].What, "can't be read") || len(rep.Logs) != 2 || rep.Logs[0].To+rep.Logs[1].To < 5 {
+		t.Fatalf("verified with a hole: %+v", rep)
+	}
+	if _, err := b.log.Checkpoint(t.Context()); err != nil {
+		t.Errorf("its own log is not signed: %v", err)
+	}
+	b.clock.add(50 * time.Hour)
+	b.record(1)
+	b.expire()
+	logs, err := m.ActLogs(t.Context())
+	if err != nil || len(logs) != 1 {
+		t.Errorf("the damaged log does not go: %+v, %v", logs, err)
+	}
+}
+
+// holed is a ledger that lost an act of the writers before.
+type holed struct {
+	audit.LogLedger
+	at     uint64
+	writer *ledgertest.Memory
+}
+
+func (h *holed) Acts(ctx context.Context, writer, from uint64, limit int) ([]dedupe.LoggedAct, error) {
+	logs, err := h.writer.ActLogs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range logs {
+		if l.Writer == writer && l.Own {
+			return h.LogLedger.Acts(ctx, writer, from, limit)
+		}
+	}
+	if from >= h.at {
+		return nil, fmt.Errorf("act %d: %w", h.at, dedupe.ErrDamaged)
+	}
+	return h.LogLedger.Acts(ctx, writer, from, min(limit, int(h.at-from)))
 }

@@ -126,6 +126,8 @@ func (v *verifier) line(line []byte) {
 		v.act(line)
 	case bytes.Contains(line, []byte(`"frontier":`)):
 		v.begin(line)
+	case bytes.Contains(line, []byte(`"damage":`)):
+		v.damage(line)
 	default:
 		v.end(line)
 	}
@@ -270,13 +272,23 @@ func (v *verifier) close() {
 		}
 		for _, c := range v.seen[l.Log] {
 			if c.Size > l.tree.size {
-				v.fault(fmt.Sprintf("acts %d to %d of log %s", l.tree.size, c.Size-1, l.Log), "were cut off: the witness saw them signed at %s", c.At.UTC().Format(time.RFC3339))
+				v.fault(fmt.Sprintf("acts %d to %d of log %s", l.tree.size, c.Size-1, l.Log), "are missing: the witness saw them signed at %s; they were cut off, or this was exported before", c.At.UTC().Format(time.RFC3339))
 				break
 			}
 		}
 	}
 	v.report.Logs = append(v.report.Logs, *l)
 	v.log = nil
+}
+
+// damage says that the ledger itself could not read on.
+func (v *verifier) damage(line []byte) {
+	var e exportDamage
+	if !canonical(line, &e) || v.log == nil || e.Log != v.log.Log {
+		v.fault(v.expected(), "the line is malformed")
+		return
+	}
+	v.fault(fmt.Sprintf("act %d of log %s", v.log.tree.size, e.Log), "can't be read: %s", e.Damage)
 }
 
 // end checks the last line.

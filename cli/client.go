@@ -44,7 +44,7 @@ func (a *app) connect(ctx context.Context) (*admin.Client, error) {
 		return nil, err
 	}
 	token, tokenErr := admin.ReadToken(at.tokenFile)
-	c, err := admin.NewClient(admin.ClientConfig{Addr: at.addr, Token: token})
+	c, err := admin.NewClient(admin.ClientConfig{Addr: at.addr, Token: token, Reason: a.flags.reason})
 	if err != nil {
 		return nil, usage("%w", err)
 	}

@@ -19,7 +19,7 @@ ID is our own ref of the event (26 characters) or the provider's event ID. When
 several sources have the provider's ID, --source says which is meant.`
 
 func (a *app) eventsCmd() *cobra.Command {
-	return group("events", "List and read what was accepted", a.eventsListCmd(), a.eventsGetCmd(), a.eventsBodyCmd())
+	return group("events", "List and read what was accepted", a.eventsListCmd(), a.eventsGetCmd(), a.eventsBodyCmd(), a.eventsProveCmd())
 }
 
 func (a *app) eventsListCmd() *cobra.Command {

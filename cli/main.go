@@ -38,6 +38,7 @@ type globalFlags struct {
 	config    string
 	addr      string
 	tokenFile string
+	reason    string
 	output    string
 }
 

@@ -48,7 +48,7 @@ func (a *app) root() *cobra.Command {
 	)
 	addGroup(root, "run", a.serveCmd(), a.demoCmd(), a.checkCmd(), a.triggerCmd(), a.reloadCmd())
 	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.attemptsCmd(), a.deliveriesCmd(),
-		a.sourcesCmd(), a.targetsCmd(), a.refusalsCmd())
+		a.sourcesCmd(), a.targetsCmd(), a.refusalsCmd(), a.auditCmd())
 	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")
@@ -76,6 +76,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.flags.config, "config", "", "config `file`; else ./config.toml, /etc/onceward/config.toml, the shipped one")
 	f.StringVar(&a.flags.addr, "addr", "", "admin `address` of the gateway, in place of the config's")
 	f.StringVar(&a.flags.tokenFile, "token-file", "", "`file` with the admin token, in place of the config's")
+	f.StringVar(&a.flags.reason, "reason", "", "why, in a few `words`: the account keeps it with what the command changes")
 	f.StringVarP(&a.flags.output, "output", "o", "table", "how to print data: `format` table, json (one document) or jsonl (one object a line)")
 }
 

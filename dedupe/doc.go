@@ -12,5 +12,7 @@
 //     it is on disk. An error means the outcome is unknown and it is safe to
 //     send the same request again.
 //   - Keys are taken only from requests whose signature was valid.
+//   - What happens and its act are one transaction: every new event has one
+//     act of its acceptance, every recorded attempt one of its own.
 //   - Engines are told all times; the ledger clock never runs backwards.
 package dedupe

@@ -33,6 +33,7 @@ func (c *checker) run() {
 	c.store()
 	c.rest()
 	c.traces()
+	c.audit()
 	c.providers()
 	c.sources()
 	c.targets()
@@ -46,6 +47,9 @@ func (c *Config) fill() {
 	orDefault(&r.Meta, 400*day)
 	orDefault(&r.Audit, 400*day)
 	c.Traces.fill(c.tree.get("traces"))
+	if !c.Audit.Key.Value.Empty() {
+		c.Audit.Key.ID = "audit"
+	}
 	for i := range c.Sources {
 		label(c.Sources[i].Secrets)
 		label(c.Sources[i].PublicKeys)

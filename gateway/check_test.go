@@ -329,7 +329,7 @@ func TestFaultsHoldNoValue(t *testing.T) {
 	}
 	var bad strings.Builder
 	bad.WriteString("listen = \"${env:C}\"\ndrain = \"${env:C}\"\ntrusted_proxies = [\"${env:C}\"]\n")
-	bad.WriteString("[admin]\nlisten = \"${env:C}\"\n[store]\ndriver = \"${env:C}\"\nmemory_limit = \"${env:C}\"\ndsn = \"${env:C}\"\n[log]\nlevel = \"${env:C}\"\n")
+	bad.WriteString("[admin]\nlisten = \"${env:C}\"\n[store]\ndriver = \"${env:C}\"\nmemory_limit = \"${env:C}\"\ndsn = \"${env:C}\"\n[log]\nlevel = \"${env:C}\"\n[audit]\nkey = \"${env:C}\"\nwitness = \"ftp://${env:C}\"\n")
 	bad.WriteString("[[source]]\nname = \"${env:C}\"\nprovider = \"${env:C}\"\n")
 	bad.WriteString("[[source]]\nname = \"a\"\nprovider = \"hmac\"\nauth = \"${env:C}\"\non_conflict = \"${env:C}\"\nkey = \"${env:C}\"\npath = \"${env:C}\"\nsecrets = [\"${file:" + file + "}\", { id = \"x\", value = \"${env:C}\", not_before = \"${env:C}\" }]\n" +
 		"options = { header = \"${env:C} \", digest = \"${env:C}\" }\ntargets = [\"${env:C}\"]\n")
@@ -348,7 +348,7 @@ func TestFaultsHoldNoValue(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(printed.String()) {
-		if strings.Contains(line, canary) && regexp.MustCompile(`secret|header|url|options|A =|digest|dsn`).MatchString(line) {
+		if strings.Contains(line, canary) && regexp.MustCompile(`secret|header|url|options|A =|digest|dsn|key = '\[|witness`).MatchString(line) {
 			t.Errorf("print shows a secret: %s", line)
 		}
 	}

@@ -33,6 +33,7 @@ type Config struct {
 	Log       LogConfig       `toml:"log"`
 	// Traces are spans of requests and attempts. Default: none.
 	Traces TracesConfig `toml:"traces,omitzero"`
+	Audit  AuditConfig  `toml:"audit,omitzero"`
 	// Providers are senders beside the built-in ones, in the same terms.
 	Providers []verify.Row   `toml:"provider,omitempty"`
 	Sources   []SourceConfig `toml:"source,omitempty"`

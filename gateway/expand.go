@@ -139,5 +139,6 @@ func cause(err error) string {
 // secretPlace reports whether a path names a secret.
 func secretPlace(path string) bool {
 	return strings.Contains(path, "secrets[") || strings.Contains(path, ".headers.") ||
-		strings.Contains(path, ".options.") || strings.Contains(path, ".auth.") || strings.HasSuffix(path, "].proxy") || path == "store.dsn"
+		strings.Contains(path, ".options.") || strings.Contains(path, ".auth.") || strings.HasSuffix(path, "].proxy") ||
+		path == "store.dsn" || path == "audit.key" || path == "audit.key.value"
 }

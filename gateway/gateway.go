@@ -75,6 +75,7 @@ type Gateway struct {
 	receiver      *receiver.Receiver
 	forwarder     *forward.Forwarder
 	admin         *admin.Admin
+	account       *audit.Log
 	ingest, admis net.Listener
 
 	// reloading lets one reload run at a time; a stop holds it for good.
@@ -180,6 +181,7 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	}
 	s.start("ledger", g.ledger.Run)
 	s.start("writer", g.writer.Run)
+	s.start("audit", g.account.Run)
 	s.start("watchdog", func(ctx context.Context) error { return watchdog(ctx, g.log) })
 	s.start("clock", g.clock.Run)
 	s.start("admin", func(ctx context.Context) error { return g.admin.Serve(ctx, g.admis) })
@@ -188,6 +190,7 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	}
 	s.start("forwarder", g.forwarder.Run)
 	s.start("confirmer", g.confirmer.Run)
+	s.start("counts", g.counts)
 	s.start("receiver", func(ctx context.Context) error { return g.receiver.Serve(ctx, g.ingest) })
 	return nil
 }
@@ -201,6 +204,7 @@ func (g *Gateway) wait(ctx context.Context, s *stack) error {
 	g.met.took(cfg, g.opts.Now())
 	g.reloaded(g.opts.Now(), nil, nil)
 	g.warnVanished(ctx, nil, cfg)
+	g.configured(ctx, "started", g.opts.Version, actorGateway)
 	g.phase.Store(nil)
 	g.log.Info("gateway started", "event", "gateway.started", "version", g.opts.Version, "config_hash", cfg.Hash(),
 		"listen", g.ingest.Addr().String(), "admin", g.admis.Addr().String(), "store", g.start.StorePath())
@@ -239,7 +243,9 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 	err := errors.Join(
 		s.stop("receiver", "forwarder"),
 		s.stop("confirmer"),
+		s.stop("counts"),
 		s.stop("writer"),
+		s.stop("audit"),
 		s.stop("ledger"),
 		s.stop("admin", "watchdog", "clock", "tracer"),
 		g.closeListeners(),
@@ -299,6 +305,9 @@ func (g *Gateway) make() (err error) {
 }
 
 func (g *Gateway) makeAdmin() error {
+	if err := g.makeAccount(); err != nil {
+		return err
+	}
 	gen := g.gen.Load()
 	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: keeper{g.ledger, g.forwarder.Cancelled}, Now: g.opts.Now})
 	if err != nil {
@@ -310,6 +319,7 @@ func (g *Gateway) makeAdmin() error {
 	}
 	g.admin, err = admin.New(admin.Config{
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder}, Control: g.forwarder,
+		Audit: g.account, Record: g.writer.Record,
 		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, TestTarget: g.testTarget,
 		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,

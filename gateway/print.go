@@ -45,6 +45,10 @@ var credentialOption = regexp.MustCompile(`(?i)token|secret|passw|key$|code$|cre
 // redact themselves, but a URL or an option may be one too.
 func (c *Config) redacted() *Config {
 	out := *c
+	out.Audit.Witness = shownWitness(c.Audit.Witness)
+	if w := c.tree.get("audit", "witness"); w != nil && w.expanded {
+		out.Audit.Witness = "[redacted:witness]"
+	}
 	out.Sources, out.Targets = slices.Clone(c.Sources), slices.Clone(c.Targets)
 	out.Admin.Tokens = slices.Clone(c.Admin.Tokens)
 	for i := range out.Admin.Tokens {

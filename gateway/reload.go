@@ -19,7 +19,10 @@ var ErrNotRunning = errors.New("the gateway is not running")
 // faults are warnings. What can't change while running is a fault. Requests
 // under way end with the configuration they began with; queues, counters,
 // claims and deliveries go on.
-func (g *Gateway) Reload(ctx context.Context) (Faults, error) {
+func (g *Gateway) Reload(ctx context.Context) (Faults, error) { return g.reloadBy(ctx, actorSignal) }
+
+// reloadBy is Reload with the name of who asked for it.
+func (g *Gateway) reloadBy(ctx context.Context, actor string) (Faults, error) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	if g.phase.Load() != nil {
@@ -27,14 +30,17 @@ func (g *Gateway) Reload(ctx context.Context) (Faults, error) {
 	}
 	notifyReloading(g.log)
 	defer notify(g.log, daemon.SdNotifyReady)
+	before := g.gen.Load().cfg.Hash()
 	faults, err := g.reload(ctx)
 	g.reloaded(g.opts.Now(), faults, err)
 	if err != nil {
+		g.configured(ctx, "refused", strconv.Itoa(len(faults)-len(faults.Warnings()))+" faults, the old one stays", actor)
 		g.met.reloadOK.Set(0)
 		g.log.Error("config not reloaded, the old one stays", "event", "config.reload_failed", "faults", len(faults)-len(faults.Warnings()))
 		return faults, err
 	}
 	cfg := g.gen.Load().cfg
+	g.configured(ctx, "loaded", "before: "+before, actor)
 	g.met.took(cfg, g.opts.Now())
 	g.log.Info("config reloaded", "event", "config.reloaded", "config_hash", cfg.Hash(), "warnings", len(faults))
 	return faults, nil
@@ -94,6 +100,8 @@ func (g *Gateway) fixed(cfg *Config, rep *report) {
 		{t.or("store").or("ballast"), "store.ballast", was.Store.Ballast, cfg.Store.Ballast},
 		{t.or("store").or("body_size"), "store.body_size", was.Store.BodySize, cfg.Store.BodySize},
 		{t.or("store").or("max_size"), "store.max_size", was.Store.MaxSize, cfg.Store.MaxSize},
+		{t.or("audit").or("key"), "audit.key", was.Audit.Key.Value, cfg.Audit.Key.Value},
+		{t.or("audit").or("witness"), "audit.witness", was.Audit.Witness, cfg.Audit.Witness},
 		{t.or("log"), "log", was.Log, cfg.Log},
 		{t.or("traces"), "traces", was.Traces.identity(), cfg.Traces.identity()},
 		{t.or("drain"), "drain", was.Drain, cfg.Drain},

@@ -50,16 +50,22 @@ func newToken(path string) (string, error) {
 		return "", fs.ErrExist
 	}
 	token := base64.RawURLEncoding.EncodeToString(randomBytes(32))
+	return token, writeNew(path, token+"\n")
+}
+
+// writeNew writes a file for its owner alone, whole or not at all. An existing
+// one stays, and is fs.ErrExist.
+func writeNew(path, text string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(token + "\n")
+	_, err = tmp.WriteString(text)
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return "", err
+		return err
 	}
-	return token, os.Link(tmp.Name(), path)
+	return os.Link(tmp.Name(), path)
 }
 
 func randomBytes(n int) []byte {

@@ -88,7 +88,7 @@ func (g *Gateway) route(ev *event.Event, body func() ([]byte, error)) []string {
 
 // reloadForAdmin is Reload in the listener's terms.
 func (g *Gateway) reloadForAdmin(ctx context.Context) ([]admin.Fault, error) {
-	faults, err := g.Reload(ctx)
+	faults, err := g.reloadBy(ctx, actorAPI)
 	out := make([]admin.Fault, len(faults))
 	for i, f := range faults {
 		out[i] = admin.Fault(f)

@@ -165,3 +165,24 @@ func (r *Receiver) SourceStats() []SourceStats {
 	}
 	return out
 }
+
+// RefusedCounts is how many requests were refused since the start, by source
+// and reason, also of sources that are no longer configured. Requests for no
+// source stand under a name that none can have.
+func (r *Receiver) RefusedCounts() map[[2]string]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[[2]string]uint64{}
+	add := func(s *state) {
+		for reason, t := range s.refused {
+			if n := t.n.Load(); n > 0 {
+				out[[2]string{s.name, reason}] = n
+			}
+		}
+	}
+	add(r.unknown)
+	for _, s := range r.states {
+		add(s)
+	}
+	return out
+}

@@ -418,12 +418,18 @@ func (x *expiry) planActs() error {
 		}
 	}
 	last := ^uint32(0)
-	for _, s := range spans {
-		if s.t < cut && s.t != last {
-			x.drops = append(x.drops, bucketPrefix(kindActs, 0, s.t))
-			x.out.Buckets++
-			last = s.t
+	for n := 0; len(spans) > 0 && spans[0].t < cut; spans = spans[1:] {
+		t := spans[0].t
+		if t == last {
+			continue
 		}
+		if n++; n > maxDrops {
+			cut, x.more = t, true
+			break
+		}
+		x.drops = append(x.drops, bucketPrefix(kindActs, 0, t))
+		x.out.Buckets++
+		last = t
 	}
 	x.next.first[k] = max(x.next.first[k], cut)
 	return nil

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// ActFilter selects acts; empty conditions select everything. Since and To are
+// times or ages, as in Filter.
+type ActFilter struct {
+	Kind   string // several with commas between
+	Ref    string
+	Source string
+	Target string
+	Actor  string
+	Since  string
+	To     string
+}
+
+// Acts lists what was recorded, newest first.
+func (c *Client) Acts(ctx context.Context, f ActFilter, cursor string, limit int) (Page[Act], error) {
+	v := url.Values{}
+	set(v, "kind", f.Kind)
+	set(v, "ref", f.Ref)
+	set(v, "source", f.Source)
+	set(v, "target", f.Target)
+	set(v, "actor", f.Actor)
+	set(v, "since", f.Since)
+	set(v, "to", f.To)
+	set(v, "cursor", cursor)
+	if limit != 0 {
+		v.Set("limit", strconv.Itoa(limit))
+	}
+	return get[Page[Act]](ctx, c, "/audit", v)
+}
+
+// AuditKey is the public key of the gateway's account.
+func (c *Client) AuditKey(ctx context.Context) (AuditKey, error) {
+	return get[AuditKey](ctx, c, "/audit/key", nil)
+}
+
+// SignAudit makes a checkpoint of each log and returns them.
+func (c *Client) SignAudit(ctx context.Context) ([]Checkpoint, error) {
+	p, err := post[Page[Checkpoint]](ctx, c, "/audit/checkpoint", nil, nil)
+	return p.Items, err
+}
+
+// ExportAudit writes the whole account to w, as audit.Verify reads it. An error
+// after the first byte means that w has only a part.
+func (c *Client) ExportAudit(ctx context.Context, w io.Writer) error {
+	resp, err := c.send(ctx, http.MethodGet, "/audit/export", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return readError(resp)
+	}
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return fmt.Errorf("read export: %w", err)
+	}
+	return nil
+}
+
+// Proof is the receipt of one event. id is a ref or the provider's ID, looked
+// up in source or, with "", in every source.
+func (c *Client) Proof(ctx context.Context, id, source string) (Receipt, error) {
+	return get[Receipt](ctx, c, "/events/"+escape(id)+"/proof", sourced(source))
+}
