@@ -73,6 +73,9 @@ func (c *call) panicked(v any) {
 // and us the least.
 func (c *call) receive() outcome {
 	src := c.src
+	if panics && c.req.Header.Get("Onceward-Panic") != "" {
+		panic(c.req)
+	}
 	if !contains(src.allowed, c.req.Method) {
 		return c.refuse(reasonMethod, "", &src.notAllowed)
 	}

@@ -182,6 +182,7 @@ func keep(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "onceward-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
 	must(t, err)
 	t.Cleanup(func() {
+		silent(t, dir)
 		if t.Failed() {
 			t.Logf("logs and ledger of the failed run: %s", dir)
 			return

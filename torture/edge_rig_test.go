@@ -36,6 +36,8 @@ const (
 	// requests of one batch do not see each other's claims.
 	noLimits = "onceward_unsafe_limits,onceward_unsafe_blind"
 	blind    = noLimits
+	// panicking panics with a whole request when it is asked to.
+	panicking = "onceward_unsafe_panic"
 )
 
 const edgeSecret = "edge-suite-secret-0123456789abcdef"
