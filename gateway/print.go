@@ -14,8 +14,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Print writes the effective configuration as TOML: with defaults filled in
-// and every secret as [redacted:label].
+// Print writes the effective configuration as TOML: with defaults filled in,
+// every secret as [redacted:label], and no more of a target's URL than where it
+// is: path and query of one may be a credential.
 func (c *Config) Print(w io.Writer) error {
 	enc := toml.NewEncoder(w)
 	enc.SetIndentTables(false)
@@ -25,8 +26,8 @@ func (c *Config) Print(w io.Writer) error {
 	return nil
 }
 
-// Hash is the SHA-256, in hexadecimal, of what Print writes. A rotated secret
-// doesn't change it.
+// Hash is the SHA-256, in hexadecimal, of what Print writes and of the URLs that
+// stand in the file. A rotated secret doesn't change it.
 func (c *Config) Hash() string { return c.hash }
 
 func hashOf(c *Config) string {
@@ -34,8 +35,30 @@ func hashOf(c *Config) string {
 	if err := c.Print(&b); err != nil {
 		panic("gateway: " + err.Error()) // the types of Config always encode
 	}
+	for i, t := range c.Targets {
+		if u := c.tree.get("target").item(i).get("url"); u == nil || !u.expanded {
+			b.WriteString(t.URL)
+		}
+	}
 	sum := sha256.Sum256(b.Bytes())
 	return hex.EncodeToString(sum[:])
+}
+
+// site is a URL without more than its first part: scheme, host and port.
+func site(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return "[redacted:url]"
+	}
+	host, more := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		host, more = rest[:i], rest[i:]
+	}
+	if strings.Trim(more, "/") == "" && !strings.Contains(host, "@") {
+		return raw
+	}
+	host = host[strings.LastIndex(host, "@")+1:]
+	return scheme + "://" + host + "/[redacted:path]"
 }
 
 // credentialOption matches names of options that hold a credential.
@@ -75,6 +98,8 @@ func (c *Config) redacted() *Config {
 	for i := range out.Targets {
 		if u := c.tree.get("target").item(i).get("url"); u != nil && u.expanded {
 			out.Targets[i].URL = "[redacted:url]"
+		} else {
+			out.Targets[i].URL = site(out.Targets[i].URL)
 		}
 		if p := c.tree.get("target").item(i).get("proxy"); p != nil && (p.expanded || strings.Contains(p.text, "@")) {
 			out.Targets[i].Proxy = "[redacted:proxy]"
