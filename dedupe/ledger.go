@@ -211,10 +211,14 @@ type Stats struct {
 
 // TargetStats counts a target's deliveries.
 type TargetStats struct {
-	Pending int64     `json:"pending"` // open and not leased
-	Leased  int64     `json:"leased"`
-	Dead    int64     `json:"dead"`
-	Oldest  time.Time `json:"oldest"` // ledger time the oldest open delivery was opened; zero when none
+	Pending int64 `json:"pending"` // open and not leased
+	Leased  int64 `json:"leased"`
+	Dead    int64 `json:"dead"`
+	// Behind are those pending that wait for another one with their order, as
+	// far as memory knows, and BlockedKeys the orders held up by a dead one.
+	Behind      int64     `json:"behind,omitempty"`
+	BlockedKeys int64     `json:"blocked_keys,omitempty"`
+	Oldest      time.Time `json:"oldest"` // ledger time the oldest open delivery was opened; zero when none
 }
 
 // Selection names the deliveries of a replay: one event, or a filter.

@@ -11,7 +11,7 @@ func (s *Schedule) Starved() []string {
 	var out []string
 	for name, q := range s.queues {
 		q.mu.Lock()
-		if q.more && q.known == nil && (q.held() < s.cap/2 || q.moreDue <= now && q.held() < s.cap) {
+		if q.known == nil && (q.more && (q.held() < s.cap/2 || q.moreDue <= now && q.held() < s.cap) || q.lacks(s.cap)) {
 			out = append(out, name)
 		}
 		q.mu.Unlock()
@@ -29,6 +29,7 @@ func (s *Schedule) Refill(target string) (offer func(Entry), done func(whole boo
 	q.each(func(e Entry) { q.known[e.Ref] = struct{}{} })
 	q.spilled = false
 	q.moreDue = 1<<63 - 1
+	q.recount(s.cap)
 	q.mu.Unlock()
 	offer = func(e Entry) {
 		q.mu.Lock()
@@ -39,12 +40,17 @@ func (s *Schedule) Refill(target string) (offer func(Entry), done func(whole boo
 		if q.gone(e) {
 			return
 		}
+		if e.Order != 0 {
+			q.offered(e)
+			return
+		}
 		q.place(e, s.cap)
 	}
 	done = func(whole bool) {
 		q.mu.Lock()
 		q.known = nil
 		q.more = q.spilled || !whole
+		q.recounted(whole)
 		q.mu.Unlock()
 		q.signal()
 	}

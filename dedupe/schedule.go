@@ -9,11 +9,12 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// Entry is one open delivery as the schedule keeps it: 48 bytes, no pointers.
+// Entry is one open delivery as the schedule keeps it: 56 bytes, no pointers.
 type Entry struct {
 	Ref        event.Ref
-	Due        int64 // ledger time of the next attempt, Unix ms
-	Opened     int64 // ledger time at which this generation was opened, Unix ms
+	Order      event.Order // what it is ordered by at its target; 0 for nothing
+	Due        int64       // ledger time of the next attempt, Unix ms
+	Opened     int64       // ledger time at which this generation was opened, Unix ms
 	Attempts   uint32
 	Size       uint32 // of the event's body; bodies are far smaller than it can say
 	Generation uint16
@@ -35,14 +36,16 @@ const DefaultScheduleCap = 200_000
 
 // Schedule holds when each open delivery is due, for engines that one process
 // owns: a queue per target, first attempts in commit order, retries by due
-// time, leases. It is memory only; an engine rebuilds it from its records.
+// time, leases, and lanes of deliveries that wait for each other. It is memory
+// only; an engine rebuilds it from its records.
 // All methods are safe for concurrent use, and no target waits for another.
 type Schedule struct {
 	now func() time.Time // the ledger clock
 	cap int
 
-	mu     sync.RWMutex // guards the map, not the queues
+	mu     sync.RWMutex // guards all below, but not the queues
 	queues map[string]*queue
+	held   bool // lanes are held
 }
 
 // NewSchedule makes an empty schedule on the ledger clock now. limit is the
@@ -72,6 +75,8 @@ type queue struct {
 	moreDue   int64                  // the earliest of them, as far as known
 	known     map[event.Ref]struct{} // set while a refill runs: what memory holds
 	spilled   bool                   // something was left out while it ran
+
+	lanes
 }
 
 type lease struct {
@@ -112,6 +117,7 @@ func (s *Schedule) queue(target string) *queue {
 	defer s.mu.Unlock()
 	if q = s.queues[target]; q == nil {
 		q = &queue{wake: make(chan struct{}, 1), leased: map[event.Ref]lease{}, cancelled: map[generation]struct{}{}}
+		q.hold = s.held
 		s.queues[target] = q
 	}
 	return q
@@ -158,12 +164,16 @@ func (q *queue) signal() {
 // place keeps e in memory if there is room, else in place of a retry that is
 // due later, else leaves it to the ledger.
 func (q *queue) place(e Entry, limit int) {
+	if e.Order != 0 {
+		q.line(e, limit)
+		return
+	}
 	if q.known != nil {
 		q.known[e.Ref] = struct{}{}
 	}
-	if q.held() >= limit {
+	if q.held() >= limit && !q.shed() {
 		last := len(q.retry) - 1
-		if last < 0 || q.retry[last].Due <= e.Due {
+		if last < 0 || q.retry[last].Order != 0 || q.retry[last].Due <= e.Due {
 			q.leave(e)
 			return
 		}
@@ -171,6 +181,11 @@ func (q *queue) place(e Entry, limit int) {
 		heap.Remove(&q.retry, last)
 		q.leave(out)
 	}
+	q.enqueue(e)
+}
+
+// enqueue makes e a candidate for a lease.
+func (q *queue) enqueue(e Entry) {
 	if e.Attempts == 0 && (len(q.fresh) == q.head || q.fresh[len(q.fresh)-1].Due <= e.Due) {
 		q.fresh = append(q.fresh, e)
 		return
@@ -188,7 +203,9 @@ func (q *queue) leave(e Entry) {
 	}
 }
 
-func (q *queue) held() int { return len(q.fresh) - q.head + len(q.retry) + len(q.leased) }
+func (q *queue) held() int {
+	return len(q.fresh) - q.head + len(q.retry) + len(q.leased) + q.waiting
+}
 
 // Lease takes up to n due deliveries of target for ttl, earliest first. next
 // is when the earliest delivery not taken now falls due or the earliest lease
@@ -307,16 +324,22 @@ func (s *Schedule) Settle(l Lease, state event.State, next Entry) {
 		return
 	}
 	delete(q.leased, l.Delivery.Event)
-	if state.Open() {
+	woken := state.Open()
+	switch {
+	case cur.entry.Order != 0:
+		next.Order = cur.entry.Order
+		woken = q.passed(cur.entry, state, next) || woken
+	case state.Open():
 		q.place(next, s.cap)
-	} else {
+	}
+	if !state.Open() {
 		q.open--
 		if state == event.Dead {
 			q.dead++
 		}
 	}
 	q.mu.Unlock()
-	if state.Open() {
+	if woken {
 		q.signal()
 	}
 }
@@ -355,13 +378,19 @@ func (s *Schedule) Extend(l Lease, ttl time.Duration) bool {
 func (s *Schedule) Cancel(target string, ref event.Ref, gen uint16) {
 	q := s.queue(target)
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.open--
+	var woken bool
 	if l, ok := q.leased[ref]; ok && l.entry.Generation == gen {
 		delete(q.leased, ref)
-		return
+		woken = l.entry.Order != 0 && q.passed(l.entry, event.Cancelled, Entry{})
+	} else {
+		q.cancelled[generation{ref, gen}] = struct{}{}
+		woken = q.vacate(ref, gen)
 	}
-	q.cancelled[generation{ref, gen}] = struct{}{}
+	q.mu.Unlock()
+	if woken {
+		q.signal()
+	}
 }
 
 // Dead counts a dead delivery found at start (+1) or opened again (-1).
@@ -398,6 +427,7 @@ func (s *Schedule) Stats() map[string]TargetStats {
 			}
 		}
 		st.Pending = max(q.open-st.Leased, 0)
+		st.Behind, st.BlockedKeys = q.counts()
 		oldest := int64(0)
 		q.each(func(e Entry) {
 			if oldest == 0 || e.Opened < oldest {
@@ -423,6 +453,7 @@ func (q *queue) each(f func(Entry)) {
 			}
 		}
 	}
+	q.eachWaiting(f)
 	for _, l := range q.leased {
 		f(l.entry)
 	}
@@ -437,7 +468,7 @@ func (s *Schedule) Low() (event.Ref, bool) {
 	complete := true
 	for _, q := range s.queues {
 		q.mu.Lock()
-		complete = complete && !q.more
+		complete = complete && !q.more && !q.lacking
 		q.each(func(e Entry) {
 			if low.IsZero() || e.Ref.Compare(low) < 0 {
 				low = e.Ref

@@ -71,7 +71,8 @@ type Event struct {
 	Header     []Field   `json:"header"`
 	BodyHash   Hash      `json:"body_sha256"` // of the event's exact bytes
 	Body       Slice     `json:"body"`
-	Targets    []string  `json:"targets"` // names, snapshotted at admission; none = unrouted
+	Targets    []string  `json:"targets"`          // names, snapshotted at admission; none = unrouted
+	Orders     []Order   `json:"orders,omitempty"` // of each target, by position; nil when it is ordered at none
 	Answer     Answer    `json:"answer"`
 	Trace      string    `json:"trace"` // traceparent sent to targets
 	Flags      Flags     `json:"flags"`
