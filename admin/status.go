@@ -78,6 +78,7 @@ func (a *Admin) targets(st dedupe.Stats) []Target {
 	for i := range out {
 		s := st.Targets[out[i].Name]
 		out[i].Pending, out[i].Leased, out[i].Dead = s.Pending, s.Leased, s.Dead
+		out[i].Behind, out[i].BlockedKeys = s.Behind, s.BlockedKeys
 		if !s.Oldest.IsZero() {
 			out[i].OldestAge = max(0, a.cfg.Now().Sub(s.Oldest).Seconds())
 		}

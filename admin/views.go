@@ -75,10 +75,14 @@ type Target struct {
 	Breaker     Breaker           `json:"breaker"`
 
 	// Of the ledger.
-	Pending   int64   `json:"pending"`
-	Leased    int64   `json:"leased"`
-	Dead      int64   `json:"dead"`
-	OldestAge float64 `json:"oldest_pending_age_s"` // 0 when nothing is open
+	Pending int64 `json:"pending"`
+	Leased  int64 `json:"leased"`
+	Dead    int64 `json:"dead"`
+	// Behind are those pending that wait for another with the same value of
+	// ordered_by, BlockedKeys the values that a dead delivery holds up.
+	Behind      int64   `json:"behind"`
+	BlockedKeys int64   `json:"blocked_keys"`
+	OldestAge   float64 `json:"oldest_pending_age_s"` // 0 when nothing is open
 }
 
 // RefusalQuery selects refusals; zero fields select everything.

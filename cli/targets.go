@@ -59,6 +59,9 @@ func writeTarget(w io.Writer, t admin.Target, now time.Time) error {
 	card.add("url", dash(t.URL))
 	card.add("state", targetState(t))
 	card.add("open", fmt.Sprintf("%d pending, %d leased, %d in flight", t.Pending, t.Leased, t.InFlight))
+	if t.Behind+t.BlockedKeys > 0 {
+		card.add("in order", fmt.Sprintf("%d wait for another; %d values of ordered_by held up by a dead delivery", t.Behind, t.BlockedKeys))
+	}
 	card.add("dead", fmt.Sprint(t.Dead))
 	card.add("last success", ago(now, t.LastSuccess))
 	card.add("last failure", ago(now, t.LastFailure))

@@ -87,6 +87,9 @@ type Dispatch interface {
 	// No delivery is under two live leases; a lease not ended by ttl is lost
 	// and its delivery due again. next is when the earliest delivery not
 	// leased now falls due, zero when there is none.
+	// Of the deliveries of a target with one event.Order only the first that is
+	// open is due, in commit order, generations of a replay last; and none while
+	// a dead one blocks them. The lease of one holds up no others.
 	Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []Lease, next time.Time, err error)
 	// Load returns event and body. An event that fails its checks is
 	// ErrDamaged; a body gone by retention is ErrPruned.

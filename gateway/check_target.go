@@ -29,6 +29,7 @@ func (c *checker) targets() {
 		c.targetURL(t, n)
 		c.targetHeaders(t, n)
 		c.targetSchedule(t, n)
+		c.targetOrder(t, n)
 		c.signing(t, n.get("signing_secrets"))
 		c.outbound(t, n)
 		if t.Name != "" && !used[t.Name] {

@@ -233,6 +233,15 @@ type TargetConfig struct {
 	// Memory bounds the bodies of the attempts that run at once. Default
 	// "32MiB", at least "64KiB". A larger body is sent alone.
 	Memory Size `toml:"memory,omitzero"`
+	// OrderedBy delivers events with the same value one after the other, in the
+	// order in which they were accepted: source, type, id, caller, header:NAME,
+	// query:NAME, or a path in the JSON body such as "data.object.id". Default:
+	// no order.
+	OrderedBy string `toml:"ordered_by,omitzero"`
+	// AfterDead is what a dead delivery does to those behind it: "block", the
+	// default, keeps them waiting until it is replayed or dropped, "skip" lets
+	// them go on. It counts for events accepted from then on.
+	AfterDead string `toml:"after_dead,omitzero"`
 	// Breaker holds attempts back while the target is sick.
 	Breaker BreakerConfig `toml:"breaker,omitzero"`
 	// Allow narrows the addresses the name may resolve to. Default: all but

@@ -29,6 +29,9 @@ func build(cfg *Config, old *generation, fetch func(source string) verify.Fetche
 	for i := range cfg.Sources {
 		s, err := cfg.Sources[i].build(cfg.Retention)
 		if err == nil {
+			s.Orders, err = cfg.orders()
+		}
+		if err == nil {
 			s.Verifier, err = gen.verifier(&cfg.Sources[i], old, fetch)
 		}
 		if err != nil {

@@ -79,6 +79,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descPending  = desc("onceward_delivery_pending", "Open deliveries.", "target")
+	descBehind   = desc("onceward_delivery_behind", "Open deliveries that wait for another one with their order.", "target")
+	descBlocked  = desc("onceward_order_keys_blocked", "Orders that a dead delivery holds up.", "target")
 	descOldest   = desc("onceward_delivery_oldest_pending_age_seconds", "Age of the oldest open delivery.", "target")
 	descDead     = desc("onceward_dead_letters", "Dead deliveries that are kept.", "target")
 	descClaims   = desc("onceward_dedupe_keys", "Live claims.", "source")
@@ -108,6 +110,8 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	for name, t := range s.Targets {
 		gauge(descPending, float64(t.Pending+t.Leased), name)
 		gauge(descDead, float64(t.Dead), name)
+		gauge(descBehind, float64(t.Behind), name)
+		gauge(descBlocked, float64(t.BlockedKeys), name)
 		age := 0.0
 		if !t.Oldest.IsZero() {
 			age = max(0, c.now().Sub(t.Oldest).Seconds())

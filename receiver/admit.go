@@ -112,6 +112,7 @@ func (c *call) route(ev *event.Event, body []byte) {
 	to := src.src.Select(ev, body)
 	ev.Targets = to.Targets
 	ev.Flags |= to.Flags
+	ev.Orders = c.src.src.orders(ev, c.req.Header, body)
 	if to.Fault == nil {
 		return
 	}

@@ -47,11 +47,12 @@ type Source struct {
 	Retention dedupe.Retention
 
 	Routes      []Route
-	Conditions  Conditions    // may be nil when no route has a condition
-	BodyLimit   int64         // bytes; 1 MiB
-	Patience    time.Duration // how long the provider waits; 12.5 s
-	PublicURL   string        // as the provider calls it; an origin alone keeps the path as called
-	MaxElements int           // of one batch; 1,000
+	Conditions  Conditions       // may be nil when no route has a condition
+	Orders      map[string]Order // by target; those that want events one after the other
+	BodyLimit   int64            // bytes; 1 MiB
+	Patience    time.Duration    // how long the provider waits; 12.5 s
+	PublicURL   string           // as the provider calls it; an origin alone keeps the path as called
+	MaxElements int              // of one batch; 1,000
 	// TrustTrace lets the sender's trace go on in ours. Elsewhere a trace begins
 	// with the request.
 	TrustTrace bool

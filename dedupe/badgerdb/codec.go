@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
 )
 
 const (
@@ -193,6 +194,15 @@ func (d *dec) time() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, v)
+}
+
+// order takes a fixed eight bytes: it is a hash.
+func (e *enc) order(o event.Order) { e.b = binary.BigEndian.AppendUint64(e.b, uint64(o)) }
+
+func (d *dec) order() event.Order {
+	var b [8]byte
+	d.raw(b[:])
+	return event.Order(binary.BigEndian.Uint64(b[:]))
 }
 
 // count reads the length of a list whose items take at least one byte each.

@@ -384,8 +384,11 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 	c.head.events++
 	c.db.lastRef = ev.Ref
 	c.events[ev.Ref] = &ev
-	for _, name := range ev.Targets {
+	for i, name := range ev.Targets {
 		entry := dedupe.EntryOf(firstDelivery(ev.Ref, name))
+		if len(ev.Orders) > 0 {
+			entry.Order = ev.Orders[i]
+		}
 		entry.Class, entry.Size = cl.n, uint32(ev.Body.Length)
 		c.opened = append(c.opened, opened{name, entry})
 	}

@@ -37,7 +37,7 @@
 //	e <C> <T> i <hash 16> <ref 16>         index: source and event ID to ref
 //	e <C> <T> s <ref 16> <target>          state of a delivery (absent: as its first attempt left it, or pending)
 //	e <C> <T> r <ref 16>                   tally of repeats and conflicts
-//	e <C> <T> f <target> 00 <ref 16>       dead delivery
+//	e <C> <T> f <target> 00 <ref 16>       dead delivery; holds its order where others wait for it
 //	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4>                      attempt
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4> <batch 8> <n 2>      attempt whose lease was lost

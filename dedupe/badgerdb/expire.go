@@ -61,7 +61,8 @@ func (db *DB) expireRound(ctx context.Context, out *dedupe.Expired) (more bool, 
 		out.Held = true
 		return false, nil
 	}
-	x := &expiry{db: db, ctx: ctx, now: now.UnixMilli(), next: db.cuts.Load().clone(), out: out, dead: map[string]int64{}}
+	x := &expiry{db: db, ctx: ctx, now: now.UnixMilli(), next: db.cuts.Load().clone(), out: out, dead: map[string]int64{},
+		freed: map[deadLetter]event.Order{}, kept: map[deadLetter]bool{}}
 	err = x.run()
 	return x.more, err
 }
@@ -75,10 +76,18 @@ type expiry struct {
 	drops [][]byte
 	more  bool // another round is due
 	out   *dedupe.Expired
-	dead  map[string]int64 // dead letters that go, less those carried
+	dead  map[string]int64           // dead letters that go, less those carried
+	freed map[deadLetter]event.Order // those that others wait for
+	kept  map[deadLetter]bool        // the ones that are carried
 
 	txn  *badger.Txn
 	size int64
+}
+
+// deadLetter names a dead delivery.
+type deadLetter struct {
+	target string
+	ref    event.Ref
 }
 
 func (x *expiry) run() error {
@@ -230,8 +239,10 @@ func (x *expiry) countDead(kind byte, c class, t uint32) error {
 	if kind != kindEvent {
 		return nil
 	}
-	return eachDead(x.txn, c, t, "", func(target string, _ event.Ref) bool {
-		x.dead[target]++
+	return eachDead(x.txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
+		if x.dead[target]++; o != 0 {
+			x.freed[deadLetter{target, ref}] = o
+		}
 		return true
 	})
 }
@@ -441,6 +452,7 @@ func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
 		}
 		if dead {
 			x.dead[name]--
+			x.kept[deadLetter{name, ev.Ref}] = true
 		}
 	}
 	return nil
@@ -558,6 +570,11 @@ func (x *expiry) forget() {
 	db := x.db
 	for target, n := range x.dead {
 		db.sched.Dead(target, -n)
+	}
+	for d, o := range x.freed {
+		if !x.kept[d] {
+			db.sched.Unblock(d.target, d.ref, o)
+		}
 	}
 	for k := range db.bodies {
 		if k.t < x.next.of(kindBody, k.class) {

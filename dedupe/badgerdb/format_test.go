@@ -49,6 +49,9 @@ func samples() map[string]record {
 	}
 	key := eventKey(1, 1239, subEvent, ref)
 	put("event", key, seal(key, func(e *enc) { encodeEvent(e, 9, &ev) }))
+	ordered := ev
+	ordered.Orders = []event.Order{event.OrderOf("cus_1", false), 0}
+	put("event-ordered", key, seal(key, func(e *enc) { encodeEvent(e, 9, &ordered) }))
 	key = stateKey(1, 1239, ref, "billing")
 	put("state", key, seal(key, func(e *enc) { encodeState(e, &d) }))
 	rec := recorded{Attempt: a, batch: 9, n: 1, at: at.Add(time.Second)}
@@ -80,7 +83,8 @@ func samples() map[string]record {
 	key = append(indexPrefix(1, 1239, "stripe", "evt_1"), ref[:]...)
 	put("index", key, newEnc(0).seal(key, 0))
 	key = deadKey(1, 1239, "billing", ref)
-	put("dead", key, newEnc(0).seal(key, 0))
+	put("dead", key, sealDead(key, 0))
+	put("dead-ordered", key, sealDead(key, event.OrderOf("cus_1", false)))
 	sk := dedupe.SyncKey{Key: dedupe.KeyOf(dedupe.KindSync, "pay", "shop", "k1"), Source: "pay", Caller: "shop", ID: "k1", Target: "bank",
 		Downstream: "pay:shop:k1", Print: event.HashOf([]byte("x")), State: dedupe.KeyAnswered, Token: 3, Until: at, Window: time.Hour, ClaimedAt: at,
 		UpdatedAt: at, Expires: at, Replays: 4, Why: "timeout", Answer: dedupe.KeyAnswer{Status: 201, Header: []event.Field{{Name: "Etag", Value: "1"}},
@@ -142,6 +146,13 @@ func TestFormatIsRead(t *testing.T) {
 	encodeEvent(e, 9, &ev)
 	if !bytes.Equal(e.seal(s["event"].key, 0), s["event"].val) {
 		t.Errorf("event reads as %+v", ev)
+	}
+	ordered, _, err := decodeEvent(s["event-ordered"].key, s["event-ordered"].val, ref)
+	if err != nil || ordered.OrderAt("billing") != event.OrderOf("cus_1", false) || ordered.OrderAt("crm") != 0 || ev.Orders != nil {
+		t.Errorf("ordered event: %v %v, without: %v", ordered.Orders, err, ev.Orders)
+	}
+	if string(sealDead(s["dead"].key, event.OrderOf("cus_1", true))) != string(s["dead"].val) {
+		t.Error("a dead delivery that nobody waits for keeps its order")
 	}
 	h, err := decodeHead(s["head"].key, s["head"].val)
 	if err != nil || h.no != 9 || len(h.parts) != 1 || h.parts[0].t != 1239 {

@@ -168,7 +168,7 @@ func (db *DB) candidates(txn *badger.Txn, f dedupe.Filter) ([]event.Ref, bool, e
 	var refs []event.Ref
 	for _, c := range *db.classes.Load() {
 		for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
-			err := eachDead(txn, c, t, f.Target, func(_ string, ref event.Ref) bool {
+			err := eachDead(txn, c, t, f.Target, func(_ string, ref event.Ref, _ event.Order) bool {
 				refs = append(refs, ref)
 				return len(refs) <= maxCandidates
 			})

@@ -200,6 +200,7 @@ func (db *DB) load() error {
 	}
 	db.startLow, db.startLast, db.startNo = db.head.low, db.lastRef, db.head.no
 	db.sched = dedupe.NewSchedule(db.clock.now, db.cfg.ScheduleCap)
+	db.sched.HoldLanes() // until rebuild has read them all
 	db.disk.measure()
 	return nil
 }

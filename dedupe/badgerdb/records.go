@@ -40,6 +40,9 @@ func encodeEvent(e *enc, batch uint64, ev *event.Event) {
 	e.str(ev.Trace)
 	e.uint(uint64(ev.Flags))
 	e.raw(ev.Related[:])
+	for _, o := range ev.Orders { // nothing for an event that is ordered at no target
+		e.order(o)
+	}
 }
 
 func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, err error) {
@@ -73,6 +76,12 @@ func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, 
 	ev.Trace = d.str()
 	ev.Flags = event.Flags(d.uint())
 	d.raw(ev.Related[:])
+	if n := len(ev.Targets); n > 0 && len(d.b) > 0 {
+		ev.Orders = make([]event.Order, n)
+		for i := range ev.Orders {
+			ev.Orders[i] = d.order()
+		}
+	}
 	return ev, batch, d.end(key)
 }
 

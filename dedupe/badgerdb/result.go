@@ -51,12 +51,12 @@ func (c *commit) result(r *dedupe.Result) error {
 	if d.Attempts == 0 && d.State.Open() && d.DueAt.UnixMilli() == d.OpenedAt.UnixMilli() {
 		d.DueAt = d.DueAt.Add(time.Millisecond) // see folds
 	}
-	if fold {
-		err = c.dead(*at, &d)
-	} else {
-		err = c.state(*at, &d)
+	if !fold {
+		if err := c.state(*at, &d); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := c.dead(*at, &d, entry.Order); err != nil {
 		return err
 	}
 	c.recordResult(r, d.State)
@@ -139,22 +139,28 @@ func (c *commit) stateNow(at *place, ref event.Ref, target string) (event.State,
 	return c.db.sched.State(target, ref), nil
 }
 
-// state writes a delivery, and the list of the dead where it enters it.
+// state writes a delivery.
 func (c *commit) state(at place, d *event.Delivery) error {
 	key := stateKey(at.class.n, at.t, d.Event, d.Target)
 	e := newEnc(48)
 	encodeState(e, d)
-	if err := c.set(key, e.seal(key, 0)); err != nil {
-		return err
-	}
-	return c.dead(at, d)
+	return c.set(key, e.seal(key, 0))
 }
 
-// dead enters a delivery into the list of the dead, if it is.
-func (c *commit) dead(at place, d *event.Delivery) error {
+// dead enters a delivery into the list of the dead, if it is, with its order
+// if those behind it wait.
+func (c *commit) dead(at place, d *event.Delivery, o event.Order) error {
 	if d.State != event.Dead {
 		return nil
 	}
 	key := deadKey(at.class.n, at.t, d.Target, d.Event)
-	return c.set(key, newEnc(0).seal(key, 0))
+	return c.set(key, sealDead(key, o))
+}
+
+func sealDead(key []byte, o event.Order) []byte {
+	e := newEnc(8)
+	if o.Blocks() {
+		e.order(o)
+	}
+	return e.seal(key, 0)
 }

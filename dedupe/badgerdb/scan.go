@@ -119,7 +119,7 @@ func (db *DB) scanCarried(txn *badger.Txn, f func(openDelivery) error) error {
 				continue
 			}
 			e := dedupe.EntryOf(d)
-			e.Class, e.Size = p.class.n, uint32(rec.Event.Body.Length)
+			e.Class, e.Size, e.Order = p.class.n, uint32(rec.Event.Body.Length), rec.Event.OrderAt(d.Target)
 			if err := f(openDelivery{d.Target, e}); err != nil {
 				return err
 			}
@@ -245,7 +245,7 @@ func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
 
 func (j *join) emit(ev *event.Event, d event.Delivery, f func(openDelivery) error) error {
 	e := dedupe.EntryOf(d)
-	e.Class, e.Size = j.class.n, uint32(ev.Body.Length)
+	e.Class, e.Size, e.Order = j.class.n, uint32(ev.Body.Length), ev.OrderAt(d.Target)
 	return f(openDelivery{d.Target, e})
 }
 
@@ -348,18 +348,21 @@ func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
 	if err != nil {
 		return fmt.Errorf("read open deliveries: %w", err)
 	}
+	db.sched.FreeLanes()
 	close(db.rebuilt)
 	db.log.Info("schedule rebuilt", "open_deliveries", n)
 	return nil
 }
 
-// countDead counts the dead letters per target.
+// countDead counts the dead letters per target, and tells the schedule of
+// those that others wait for.
 func (db *DB) countDead() error {
 	return db.view(func(txn *badger.Txn) error {
 		for _, c := range *db.classes.Load() {
 			for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
-				err := eachDead(txn, c, t, "", func(target string, _ event.Ref) bool {
+				err := eachDead(txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
 					db.sched.Dead(target, 1)
+					db.sched.Block(target, ref, o)
 					return true
 				})
 				if err != nil {
@@ -372,8 +375,9 @@ func (db *DB) countDead() error {
 }
 
 // eachDead calls f for the dead deliveries of one bucket, of one target or of
-// all, until it returns false.
-func eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, event.Ref) bool) error {
+// all, until it returns false. Only of those that others wait for is more read
+// than the key.
+func eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, event.Ref, event.Order) bool) error {
 	opt := badger.DefaultIteratorOptions
 	opt.PrefetchValues = false
 	opt.Prefix = append(bucketPrefix(kindEvent, c.n, t), subDead)
@@ -391,11 +395,34 @@ func eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, 
 		}
 		var ref event.Ref
 		copy(ref[:], key[head+i+1:])
-		if !f(string(key[head:head+i]), ref) {
+		o, err := deadOrder(it.Item())
+		if err != nil {
+			return err
+		}
+		if !f(string(key[head:head+i]), ref, o) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// deadOrder is the order kept with a dead delivery, 0 when there is none.
+func deadOrder(item *badger.Item) (o event.Order, err error) {
+	if item.ValueSize() <= envelopeSize {
+		return 0, nil
+	}
+	key := item.KeyCopy(nil)
+	val, err := item.ValueCopy(nil)
+	if err != nil {
+		return 0, engineErr(key, err)
+	}
+	payload, err := unseal(key, val)
+	if err != nil {
+		return 0, err
+	}
+	d := &dec{b: payload}
+	o = d.order()
+	return o, d.end(key)
 }
 
 // refill reads back what did not fit into memory.

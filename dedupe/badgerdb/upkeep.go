@@ -210,6 +210,7 @@ func (r *replay) reopen(rec *dedupe.Record, p place, d event.Delivery, known boo
 		}
 	}
 	e := dedupe.EntryOf(n)
+	e.Order = rec.Event.OrderAt(n.Target)
 	e.Class, e.Size = p.class.n, uint32(rec.Event.Body.Length)
 	r.opened = append(r.opened, opened{n.Target, e})
 	if wasDead {
@@ -247,7 +248,7 @@ func (r *replay) finish() error {
 
 // Cancel closes one event's open deliveries; see dedupe.Upkeep.
 func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
-	return db.cancel(ctx, ref, target, by, event.State.Open, func(c *commit, _ place, d event.Delivery) error {
+	return db.cancel(ctx, ref, target, by, event.State.Open, func(c *commit, _ place, _ *event.Event, d event.Delivery) error {
 		c.after = append(c.after, func() { db.sched.Cancel(d.Target, ref, d.Generation) })
 		return nil
 	})
@@ -256,8 +257,11 @@ func (db *DB) Cancel(ctx context.Context, ref event.Ref, target string, by dedup
 // Drop takes one event's dead deliveries off the dead letters; see
 // dedupe.Upkeep.
 func (db *DB) Drop(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
-	return db.cancel(ctx, ref, target, by, isDead, func(c *commit, p place, d event.Delivery) error {
-		c.after = append(c.after, func() { db.sched.Dead(d.Target, -1) })
+	return db.cancel(ctx, ref, target, by, isDead, func(c *commit, p place, ev *event.Event, d event.Delivery) error {
+		c.after = append(c.after, func() {
+			db.sched.Dead(d.Target, -1)
+			db.sched.Unblock(d.Target, ref, ev.OrderAt(d.Target))
+		})
 		return c.txn.Delete(deadKey(p.class.n, p.t, d.Target, ref))
 	})
 }
@@ -266,7 +270,7 @@ func isDead(s event.State) bool { return s == event.Dead }
 
 // cancel makes cancelled, in one transaction, the deliveries of an event that
 // are in one of the states of which; leave undoes what those states brought.
-func (db *DB) cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By, which func(event.State) bool, leave func(*commit, place, event.Delivery) error) (int, error) {
+func (db *DB) cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By, which func(event.State) bool, leave func(*commit, place, *event.Event, event.Delivery) error) (int, error) {
 	if err := db.whole(ctx); err != nil {
 		return 0, err
 	}
@@ -293,7 +297,7 @@ func (db *DB) cancel(ctx context.Context, ref event.Ref, target string, by dedup
 			continue
 		}
 		n++
-		err := leave(c, p, d)
+		err := leave(c, p, &rec.Event, d)
 		d.State, d.UpdatedAt, d.DueAt = event.Cancelled, c.now, time.Time{}
 		if err == nil {
 			err = c.state(p, &d)

@@ -325,8 +325,11 @@ func sameEvent(got, want event.Event) string {
 	if !slices.Equal(got.Header, want.Header) || !slices.Equal(got.Targets, want.Targets) {
 		return fmt.Sprintf("header and targets %v %v, want %v %v", got.Header, got.Targets, want.Header, want.Targets)
 	}
+	if !slices.Equal(got.Orders, want.Orders) {
+		return fmt.Sprintf("orders %v, want %v", got.Orders, want.Orders)
+	}
 	for _, ev := range [...]*event.Event{&got, &want} {
-		ev.ReceivedAt, ev.Answer.Body, ev.Header, ev.Targets = time.Time{}, nil, nil, nil
+		ev.ReceivedAt, ev.Answer.Body, ev.Header, ev.Targets, ev.Orders = time.Time{}, nil, nil, nil, nil
 	}
 	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
 		return "got  " + g + "\nwant " + w

@@ -95,7 +95,7 @@ func (r *record) open() bool {
 // entry is an open delivery of the event as the schedule keeps it.
 func (r *record) entry(d event.Delivery) dedupe.Entry {
 	e := dedupe.EntryOf(d)
-	e.Size = uint32(r.Event.Body.Length)
+	e.Size, e.Order = uint32(r.Event.Body.Length), r.Event.OrderAt(d.Target)
 	return e
 }
 
@@ -144,6 +144,7 @@ func openMemory(cfg Config, d *disk) *Memory {
 		m.holdTill, m.holdMark = start.Add(clockHold), m.disk.Mark
 	}
 	m.unknown()
+	m.schedule.HoldLanes()
 	for _, r := range d.Records {
 		for _, del := range r.Deliveries {
 			switch {
@@ -151,9 +152,11 @@ func openMemory(cfg Config, d *disk) *Memory {
 				m.schedule.Add(del.Target, r.entry(del))
 			case del.State == event.Dead:
 				m.schedule.Dead(del.Target, 1)
+				m.schedule.Block(del.Target, del.Event, r.Event.OrderAt(del.Target))
 			}
 		}
 	}
+	m.schedule.FreeLanes()
 	return m
 }
 

@@ -213,6 +213,12 @@ func (m *Memory) targetStats() map[string]dedupe.TargetStats {
 			}
 		}
 	}
+	for name, s := range m.schedule.Stats() {
+		if st, ok := out[name]; ok {
+			st.Behind, st.BlockedKeys = s.Behind, s.BlockedKeys
+			out[name] = st
+		}
+	}
 	return out
 }
 

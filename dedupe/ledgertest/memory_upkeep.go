@@ -95,18 +95,21 @@ func (m *Memory) reopen(rec *record, target string, r *dedupe.Replay, now time.T
 
 // Cancel closes an event's open deliveries.
 func (m *Memory) Cancel(_ context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
-	return m.cancel(ref, target, by, event.State.Open, func(d *event.Delivery) { m.schedule.Cancel(d.Target, ref, d.Generation) })
+	return m.cancel(ref, target, by, event.State.Open, func(_ *record, d *event.Delivery) { m.schedule.Cancel(d.Target, ref, d.Generation) })
 }
 
 // Drop takes an event's dead deliveries off the dead letters.
 func (m *Memory) Drop(_ context.Context, ref event.Ref, target string, by dedupe.By) (int, error) {
-	return m.cancel(ref, target, by, isDead, func(d *event.Delivery) { m.schedule.Dead(d.Target, -1) })
+	return m.cancel(ref, target, by, isDead, func(rec *record, d *event.Delivery) {
+		m.schedule.Dead(d.Target, -1)
+		m.schedule.Unblock(d.Target, ref, rec.Event.OrderAt(d.Target))
+	})
 }
 
 func isDead(s event.State) bool { return s == event.Dead }
 
 // cancel makes cancelled what is in one of the states of which.
-func (m *Memory) cancel(ref event.Ref, target string, by dedupe.By, which func(event.State) bool, leave func(*event.Delivery)) (int, error) {
+func (m *Memory) cancel(ref event.Ref, target string, by dedupe.By, which func(event.State) bool, leave func(*record, *event.Delivery)) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rec, err := m.find(ref)
@@ -119,7 +122,7 @@ func (m *Memory) cancel(ref event.Ref, target string, by dedupe.By, which func(e
 		if !which(d.State) || target != "" && target != d.Target {
 			continue
 		}
-		leave(d)
+		leave(rec, d)
 		d.State, d.DueAt, d.UpdatedAt = event.Cancelled, time.Time{}, m.clock.now()
 		m.act(dedupe.CancelledAct(d, by), d.UpdatedAt)
 		n++
@@ -156,6 +159,9 @@ func (m *Memory) Expire(context.Context) (dedupe.Expired, error) {
 		}
 		if age >= r.Retention.Meta {
 			m.disk.Pruned[r.Event.Ref] = true
+			for _, d := range r.Deliveries {
+				m.schedule.Unblock(d.Target, d.Event, r.Event.OrderAt(d.Target))
+			}
 			out.Buckets++
 			continue
 		}

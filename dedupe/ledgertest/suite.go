@@ -96,6 +96,7 @@ func Run(t *testing.T, h Harness) {
 		{"accept", acceptTests()},
 		{"window", windowTests()},
 		{"lease", leaseTests()},
+		{"order", orderTests()},
 		{"account", accountTests()},
 		{"upkeep", upkeepTests()},
 		{"notes", noteTests()},
