@@ -27,7 +27,7 @@ type call struct {
 	whole bool              // body was read to its end
 	echo  map[string]string // headers that the answer to accepted events carries
 
-	traced *traced    // nil until it is needed
+	traced traced     // of its events
 	first  firstEvent // of those that were admitted
 }
 

@@ -13,7 +13,7 @@ const headerTrace = "Traceparent"
 
 // traced is a request's place in a trace.
 type traced struct {
-	ctx    trace.Context // of the request itself; its events carry it
+	ctx    trace.Context // of the request itself; its events carry it; zero before it is needed
 	parent trace.SpanID  // of a caller whose trace goes on
 	link   trace.Context // the caller's, where it doesn't
 }
@@ -22,14 +22,13 @@ type traced struct {
 // source trusts it: IDs and sampling flag are chosen by whoever sends. Elsewhere
 // it is a link of a new one.
 func (c *call) trace() *traced {
-	if c.traced != nil {
-		return c.traced
+	if !c.traced.ctx.IsZero() {
+		return &c.traced
 	}
 	return c.place(c.src.src.TrustTrace)
 }
 
 func (c *call) place(trust bool) *traced {
-	c.traced = &traced{}
 	theirs, ok := trace.Context{}, false
 	if values := c.req.Header[headerTrace]; len(values) == 1 {
 		theirs, ok = trace.Parse(values[0])
@@ -42,7 +41,7 @@ func (c *call) place(trust bool) *traced {
 	default:
 		c.traced.ctx = c.r.cfg.Spans.Root()
 	}
-	return c.traced
+	return &c.traced
 }
 
 // span records the request. One that was not admitted is placed on its own:
@@ -51,8 +50,8 @@ func (c *call) span(out outcome, end time.Time) {
 	if !c.r.cfg.Spans.On() {
 		return
 	}
-	tr := c.traced
-	if tr == nil {
+	tr := &c.traced
+	if tr.ctx.IsZero() {
 		tr = c.place(false)
 	}
 	if !tr.ctx.Sampled {

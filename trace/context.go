@@ -74,13 +74,8 @@ func Parse(s string) (Context, bool) {
 		return c, false
 	}
 	var version, flags [1]byte
-	for _, part := range []struct {
-		to   []byte
-		from string
-	}{{version[:], s[:2]}, {c.Trace[:], s[3:35]}, {c.Span[:], s[36:52]}, {flags[:], s[53:55]}} {
-		if !lowerHex(part.to, part.from) {
-			return Context{}, false
-		}
+	if !lowerHex(version[:], s[:2]) || !lowerHex(c.Trace[:], s[3:35]) || !lowerHex(c.Span[:], s[36:52]) || !lowerHex(flags[:], s[53:55]) {
+		return Context{}, false
 	}
 	if version[0] == 0xff || c.IsZero() {
 		return Context{}, false
@@ -89,13 +84,26 @@ func Parse(s string) (Context, bool) {
 	return c, true
 }
 
-// lowerHex decodes hexadecimal digits in lower case, the only ones allowed.
+// lowerHex decodes hexadecimal digits in lower case, the only ones allowed; to
+// is half as long as from.
 func lowerHex(to []byte, from string) bool {
-	for i := 0; i < len(from); i++ {
-		if c := from[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
+	for i := range to {
+		hi, lo := digit(from[2*i]), digit(from[2*i+1])
+		if hi|lo > 0xf {
 			return false
 		}
+		to[i] = hi<<4 | lo
 	}
-	_, err := hex.Decode(to, []byte(from))
-	return err == nil
+	return true
+}
+
+// digit is the value of a digit, more than 15 when it is none.
+func digit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
 }

@@ -371,6 +371,19 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// The way of a context through an attempt costs no memory but the text.
+func TestContextAllocates(t *testing.T) {
+	const text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var out string
+	n := testing.AllocsPerRun(100, func() {
+		c, _ := Parse(text)
+		out = c.ChildOf("01ARZ3NDEKTSV4RRFFQ69G5FAV.billing.0", 1_700_000_000_000_000_000).String()
+	})
+	if n > 1 || out == "" {
+		t.Errorf("%v allocations, want 1", n)
+	}
+}
+
 // BenchmarkRecord is what a span costs who records it: nothing without a
 // recorder.
 func BenchmarkRecord(b *testing.B) {
