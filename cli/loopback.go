@@ -49,6 +49,10 @@ func onLoopback(raw string) bool {
 
 // hostOnly is a URL as far as it may be shown: its path can be a credential.
 func hostOnly(raw string) string {
+	if rest, ok := strings.CutPrefix(raw, "unix:"); ok {
+		socket, _, _ := strings.Cut(rest, ":")
+		return "unix:" + socket
+	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return "(not a URL)"

@@ -116,7 +116,7 @@ func (a *app) banner(cfg *gateway.Config, gw *gateway.Gateway) {
 		if why := src.Offline(); why != "" {
 			note = p.yellow("  offline: " + escape(why))
 		}
-		fmt.Fprintf(w, "  source  %-16s %s%s\n", src.Name, p.cyan("http://"+reachable(ingest)+src.ListenPath()), note)
+		fmt.Fprintf(w, "  source  %-16s %s%s\n", src.Name, p.cyan(cfg.ReceiverURL(reachable(ingest))+src.ListenPath()), note)
 	}
 	for _, t := range cfg.Targets {
 		fmt.Fprintf(w, "  target  %-16s %s\n", t.Name, escape(hostOnly(t.URL)))

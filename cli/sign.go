@@ -137,7 +137,7 @@ func (a *app) signerOfSource(provider string, f signFlags) (*verify.Verifier, st
 	if src.Provider != provider {
 		return nil, "", usage("source %s is of provider %s, not %s", name, src.Provider, provider)
 	}
-	return v, orDefault(f.url, "http://"+reachable(cfg.Listen)+src.ListenPath()), nil
+	return v, orDefault(f.url, cfg.ReceiverURL(reachable(cfg.Listen))+src.ListenPath()), nil
 }
 
 // sendsSecret says where a mode sends the secret as it is, "" where it only signs.

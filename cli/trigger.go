@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -91,7 +92,10 @@ func (a *app) trigger(ctx context.Context, source string, f triggerFlags) error 
 	}
 	shot := triggerShot{source: source, flags: f, url: f.url}
 	if shot.url == "" {
-		shot.url = "http://" + reachable(cfg.Listen) + src.ListenPath()
+		shot.url = cfg.ReceiverURL(reachable(cfg.Listen)) + src.ListenPath()
+		if shot.tls, err = cfg.ClientTLS(); err != nil {
+			return fail(exitConfig, "%w", err)
+		}
 	}
 	if shot.signer, err = sourceVerifier(cfg, src, f.forge, a.now()); err != nil {
 		return err
@@ -142,8 +146,9 @@ type triggerShot struct {
 	flags  triggerFlags
 	url    string
 	signer *verify.Verifier
-	body   []byte  // nil takes the sample
-	sample *sample // nil takes the smallest body
+	tls    *tls.Config // of the gateway's own listener; nil is the system's
+	body   []byte      // nil takes the sample
+	sample *sample     // nil takes the smallest body
 }
 
 // useSample takes the body that is on file for the type, or the provider's first
@@ -180,7 +185,9 @@ type triggered struct {
 // fire sends every event and prints each answer as it comes. An answer other
 // than what was meant (2xx, or a refusal with --forge) makes the run fail.
 func (a *app) fire(ctx context.Context, s triggerShot) error {
-	client := &http.Client{Timeout: triggerTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	transport := &http.Transport{TLSClientConfig: s.tls, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: triggerTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	list := a.newList("SOURCE", "EVENT ID", "TYPE", "TRY", "STATUS", "ANSWER", "BODY")
 	wrong := 0
 	for range s.flags.count {

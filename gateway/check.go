@@ -34,6 +34,7 @@ func (c *checker) run() {
 	c.rest()
 	c.traces()
 	c.audit()
+	c.listenerTLS()
 	c.providers()
 	c.sources()
 	c.targets()
@@ -49,6 +50,9 @@ func (c *Config) fill() {
 	c.Traces.fill(c.tree.get("traces"))
 	if !c.Audit.Key.Value.Empty() {
 		c.Audit.Key.ID = "audit"
+	}
+	if c.TLS.Cert != "" && c.tree.get("listen") == nil {
+		c.Listen = DefaultSecureListen
 	}
 	for i := range c.Sources {
 		label(c.Sources[i].Secrets)

@@ -42,7 +42,7 @@ func (c *checker) clientTLS(t *TargetConfig, n *node) {
 	for _, b := range [][]byte{cert, key, ca} {
 		fmt.Fprintf(sum, " %x", sha256.Sum256(b))
 	}
-	c.pair(at, m, t, cert, key)
+	c.pair(at, m, t.TLS.Cert, t.TLS.Key, cert, key)
 	if ca != nil {
 		m.config.RootCAs = x509.NewCertPool()
 		if !m.config.RootCAs.AppendCertsFromPEM(ca) {
@@ -55,10 +55,10 @@ func (c *checker) clientTLS(t *TargetConfig, n *node) {
 	}
 }
 
-// pair takes a client certificate and its key.
-func (c *checker) pair(at *node, m *tlsMaterial, t *TargetConfig, cert, key []byte) {
+// pair takes a certificate and its key from two files.
+func (c *checker) pair(at *node, m *tlsMaterial, certFile, keyFile string, cert, key []byte) {
 	switch {
-	case (t.TLS.Cert == "") != (t.TLS.Key == ""):
+	case (certFile == "") != (keyFile == ""):
 		c.rep.at(at, "cert and key go together", "name both files, or none")
 	case cert != nil && key != nil:
 		pair, err := tls.X509KeyPair(cert, key)

@@ -27,6 +27,10 @@ type Config struct {
 	// closes. Default 0, at most 5m.
 	ReadinessDelay Duration `toml:"readiness_delay,omitzero"`
 
+	// TLS makes the public listener speak TLS. Default: none, for a proxy that
+	// does. Not reloadable, but for what its files hold.
+	TLS ListenerTLSConfig `toml:"tls,omitzero"`
+
 	Admin     AdminConfig     `toml:"admin"`
 	Store     StoreConfig     `toml:"store"`
 	Retention RetentionConfig `toml:"retention"`

@@ -70,6 +70,7 @@ type Gateway struct {
 
 	// Set by Run before ready is closed, read-only from there on.
 	spans         *trace.Recorder // nil: nothing is recorded
+	cert          *certKeeper     // of the public listener; nil without TLS
 	ledger        ledger
 	writer        *dedupe.Writer
 	receiver      *receiver.Receiver
@@ -291,12 +292,19 @@ func (g *Gateway) make() (err error) {
 	if err := g.forwarder.SetTargets(gen.targets); err != nil {
 		return err
 	}
+	listenerTLS, err := g.listenerConfig()
+	if err != nil {
+		return err
+	}
 	g.receiver, err = receiver.New(receiver.Config{
 		Admit: g.writer, Sources: gen.sources, Handover: handover{g}, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
-		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version, Spans: g.spans,
+		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version, Spans: g.spans, TLS: listenerTLS,
 	})
 	if err != nil {
 		return fmt.Errorf("make receiver: %w", err)
+	}
+	if err := o.Registry.Register(certCollector{g}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
 	}
 	if err := o.Registry.Register(&statsCollector{stats: g.ledger.Stats, now: g.ledger.Now}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -64,6 +64,9 @@ func (g *Gateway) reload(ctx context.Context) (Faults, error) {
 		rep.at(nil, err.Error(), "")
 		return rep.sorted(), fmt.Errorf("reload: %w", err)
 	}
+	if g.cert != nil {
+		g.cert.reload()
+	}
 	rep.faults = append(rep.faults, g.warnVanished(ctx, old.cfg, cfg)...)
 	return rep.sorted(), nil
 }
@@ -103,6 +106,7 @@ func (g *Gateway) fixed(cfg *Config, rep *report) {
 		{t.or("audit").or("key"), "audit.key", was.Audit.Key.Value, cfg.Audit.Key.Value},
 		{t.or("audit").or("witness"), "audit.witness", was.Audit.Witness, cfg.Audit.Witness},
 		{t.or("log"), "log", was.Log, cfg.Log},
+		{t.or("tls"), "tls", was.TLS, cfg.TLS},
 		{t.or("traces"), "traces", was.Traces.identity(), cfg.Traces.identity()},
 		{t.or("drain"), "drain", was.Drain, cfg.Drain},
 	} {

@@ -35,8 +35,8 @@
 // LF, a folded line; see framing.scan) is answered 400 and ends its
 // connection, before net/http reads it. And the connection of every chunked or
 // old request is closed with its answer: bytes after it are never read as
-// another request. This holds for plain connections; behind a proxy that
-// speaks TLS they are all there is.
+// another request. This holds for HTTP/1, in the clear and over TLS;
+// HTTP/2 frames its bodies itself.
 //
 // Of the sender's headers only those on the source's list are kept. net/http
 // does not keep the order of different names, so they are stored sorted by

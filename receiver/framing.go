@@ -16,8 +16,8 @@ const spoiled = "\n\x00:\r\n\r\n"
 // ends and at the two headers that frame a body, and leaves everything else to
 // net/http; what it refuses is listed at framing.scan. Bytes pass unchanged.
 //
-// It must see the bytes net/http sees: over TLS it would have to stand above
-// the decryption, where HTTP/2 frames are no business of its.
+// It must see the bytes net/http sees: over TLS it stands above the decryption
+// (see secure), where HTTP/2 frames are no business of its.
 type framed struct {
 	net.Conn
 	framing framing

@@ -39,6 +39,15 @@ func newLimiter(ln net.Listener, n int) *limiter {
 
 // Accept waits for a slot, then for a connection.
 func (l *limiter) Accept() (net.Conn, error) {
+	conn, err := l.take()
+	if err != nil {
+		return nil, err
+	}
+	return &framed{Conn: conn}, nil
+}
+
+// take is Accept with the connection as it came.
+func (l *limiter) take() (net.Conn, error) {
 	if !l.slot() {
 		return nil, l.end()
 	}
@@ -56,7 +65,7 @@ func (l *limiter) Accept() (net.Conn, error) {
 	if !tidy {
 		go func() { select {} }()
 	}
-	return &framed{Conn: conn}, nil
+	return conn, nil
 }
 
 // slot takes a slot, and waits for one until the listener is to close.

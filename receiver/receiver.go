@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -36,6 +37,9 @@ type Config struct {
 	Log            *slog.Logger          // nil discards
 	Registerer     prometheus.Registerer // nil registers nowhere
 	Now            func() time.Time      // wall clock; nil is time.Now
+	// TLS, when not nil, makes Serve speak TLS and nothing else: 1.2 or later,
+	// with HTTP/2. It is copied.
+	TLS *tls.Config
 	// Spans records requests. Nil records none.
 	Spans *trace.Recorder
 	// Ready says whether new traffic is welcome; /readyz shows only yes or no.

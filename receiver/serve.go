@@ -41,9 +41,18 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 	if !edgeLimits {
 		srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout, srv.IdleTimeout, srv.MaxHeaderBytes = 0, 0, 0, 0, 1<<30
 	}
+	var from net.Listener = limited
+	if r.cfg.TLS != nil {
+		srv.TLSConfig = serverTLS(r.cfg.TLS)
+		srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+		srv.Handler = secured(srv.Handler)
+		shaken := newSecure(limited, srv.TLSConfig, r.cfg.HeaderTimeout, r.log)
+		defer shaken.end()
+		from = shaken
+	}
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(limited) }()
-	r.log.Info("ingest listens", "event", "ingest.listen", "addr", ln.Addr().String(), "version", r.cfg.Version)
+	go func() { done <- srv.Serve(from) }()
+	r.log.Info("ingest listens", "event", "ingest.listen", "addr", ln.Addr().String(), "tls", r.cfg.TLS != nil, "version", r.cfg.Version)
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve ingest on %s: %w", ln.Addr(), err)
