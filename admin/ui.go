@@ -99,6 +99,7 @@ func (u *ui) funcs() template.FuncMap {
 		"n": func(v any) template.HTML { return number(asInt(v)) }, "bytes": bytesOf, "span": span, "secs": seconds,
 		"count": func(v any, noun string) string { return count(asInt(v), noun) },
 		"exact": exact, "clock": clockOf, "state": stateClass, "path": url.PathEscape, "join": strings.Join, "dict": dict,
+		"breaker": breakerWords,
 	}
 }
 
@@ -314,7 +315,12 @@ func (a *Admin) pageRoutes() []route {
 		read("/refusals", asViewer, a.refusalsPage),
 		read("/sources", asViewer, a.sourcesPage),
 		read("/targets", asViewer, a.targetsPage),
+		read("/targets/act", asOperator, a.controlPage),
+		{post, "/targets/act", asOperator, a.page(a.controlForm)},
+		{post, "/targets/test", asOperator, a.page(a.targetTestForm)},
 		read("/dead", asViewer, a.deadPage),
+		read("/dead/drop", asOperator, a.dropPage),
+		{post, "/dead/drop", asOperator, a.page(a.dropForm)},
 		read("/replay", asOperator, a.replayPage),
 		{post, "/replay", asOperator, a.page(a.replayForm)},
 		read("/config", asViewer, a.configPage),

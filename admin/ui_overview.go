@@ -232,8 +232,16 @@ func (v *view) targetRow(t *Target, n, minutes int) targetRow {
 	switch {
 	case t.Missing:
 		r.Word, r.Class, r.Why, r.rank = "missing", "bad", "not in the config", 0
+	case t.Paused:
+		r.Word, r.Class, r.rank = "paused", "paused", 3
+		if t.PausedBy != "" {
+			r.Why = "by “" + t.PausedBy + "”"
+		}
 	case v.failing(t):
 		r.Word, r.Class, r.Why, r.rank = "failing", "bad", v.mainOutcome(t.Name), 1
+		if broken(t) {
+			r.Why += ", breaker " + breakerWords(t.Breaker.State)
+		}
 	case t.Dead > 0:
 		r.Word, r.Class, r.rank = grouped(t.Dead)+" dead", "bad", 2
 	case t.LastSuccess.IsZero() && t.LastFailure.IsZero() && t.Pending == 0:

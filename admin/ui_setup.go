@@ -95,6 +95,7 @@ type targetData struct {
 	Plot     template.HTML
 	Waiting  []Delivery
 	DeadAt   []time.Time
+	Turns    []BreakerChange // of the breaker, newest first
 }
 
 type targetsData struct {
@@ -119,6 +120,9 @@ func (a *Admin) targetsPage(v *view) error {
 func (v *view) targetData(r *targetRow) *targetData {
 	h := v.a.history
 	d := &targetData{targetRow: *r, Setup: v.setup.target(r.Name)}
+	for i := len(r.Breaker.History) - 1; i >= 0 && len(d.Turns) < 6; i-- {
+		d.Turns = append(d.Turns, r.Breaker.History[i])
+	}
 	const attempts = "onceward_delivery_attempts_total"
 	ok, all := h.bars(attempts, r.Name, "2xx", 96, historyMinutes, false), h.bars(attempts, r.Name, "", 96, historyMinutes, false)
 	for i := range all {

@@ -227,6 +227,8 @@ func TestPageRoles(t *testing.T) {
 		"GET /events/" + ref.String(): "viewer", "GET /events/newer": "viewer", "GET /events/" + ref.String() + "/raw": "operator",
 		"GET /events/" + ref.String() + "/cancel": "operator", "GET /replay": "operator",
 		"POST /events/" + ref.String() + "/cancel": "operator", "POST /replay": "operator", "POST /config/reload": "admin",
+		"GET /targets/act?name=crm&do=pause": "operator", "POST /targets/act": "operator", "POST /targets/test": "operator",
+		"GET /dead/drop": "operator", "POST /dead/drop": "operator",
 	}
 	for _, p := range uiPages {
 		least["GET "+p] = "viewer"
@@ -449,5 +451,111 @@ func TestStatic(t *testing.T) {
 	}
 	if found != 4 {
 		t.Errorf("the page names %d files, want 4", found)
+	}
+}
+
+// switches is a Controller that writes down what it was told.
+type switches struct {
+	told []string
+	err  error
+}
+
+func (s *switches) note(what, target string, by dedupe.By) error {
+	s.told = append(s.told, what+" "+target+" by "+by.Actor+": "+by.Reason)
+	return s.err
+}
+
+func (s *switches) Pause(_ context.Context, target string, by dedupe.By) error {
+	return s.note("pause", target, by)
+}
+
+func (s *switches) Resume(_ context.Context, target string, by dedupe.By) error {
+	return s.note("resume", target, by)
+}
+
+func (s *switches) Drain(_ context.Context, target string, by dedupe.By) error {
+	return s.note("drain", target, by)
+}
+
+func TestControlFromPage(t *testing.T) {
+	t.Parallel()
+	sw := &switches{}
+	b := setup(t, withRoles, func(c *admin.Config) {
+		c.Control = sw
+		c.TestTarget = func(_ context.Context, name string) (admin.TargetTest, error) {
+			return admin.TargetTest{Target: name, Status: 503, Outcome: event.Outcome5xx, Response: "HTTP/1.1 503 X\r\nSet-Cookie: CANARY\r\n"}, nil
+		}
+	})
+	r := signIn(b, "operator-token")
+	for _, do := range []string{"pause", "resume", "drain"} {
+		if status, body := r.get("/targets/act?name=crm&do=" + do); status != 200 || !strings.Contains(body, `name="reason"`) {
+			t.Errorf("asking to %s = %d", do, status)
+		}
+		form := url.Values{"name": {"crm"}, "do": {do}}
+		if status, body := r.post("/targets/act", form); status != 400 || !strings.Contains(body, "Say in a few words why") || len(sw.told) != 0 {
+			t.Errorf("%s without a reason = %d, told %v", do, status, sw.told)
+		}
+		form.Set("reason", "maintenance")
+		if status, _ := r.post("/targets/act", form); status != 200 || len(sw.told) != 1 || sw.told[0] != do+" crm by operator-name: maintenance" {
+			t.Errorf("%s = %d, told %v", do, status, sw.told)
+		}
+		sw.told = nil
+	}
+	for _, query := range []string{"name=crm&do=explode", "name=nobody&do=pause", ""} {
+		if status, _ := r.get("/targets/act?" + query); status != 404 {
+			t.Errorf("%s = %d", query, status)
+		}
+	}
+	sw.err = context.DeadlineExceeded
+	if status, body := r.post("/targets/act", url.Values{"name": {"crm"}, "do": {"drain"}, "reason": {"x"}}); status != 409 || !strings.Contains(body, "still under way") {
+		t.Errorf("a drain that takes too long = %d %s", status, body)
+	}
+	if status, body := r.post("/targets/test", url.Values{"name": {"crm"}}); status != 200 || !strings.Contains(body, "answered 503") || strings.Contains(body, "CANARY") {
+		t.Errorf("test = %d %s", status, body)
+	}
+}
+
+// TestTargetStates: paused is no trouble, an open breaker is.
+func TestTargetStates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := signIn(b, token)
+	b.edge.targets[0].Paused, b.edge.targets[0].PausedBy, b.edge.targets[0].PauseReason = true, "eve", "tea"
+	if _, body := r.get("/"); !strings.Contains(body, "by “eve”") || strings.Contains(body, "needs you") {
+		t.Errorf("a paused target: %s", body)
+	}
+	b.edge.targets[1].Breaker = admin.Breaker{State: "open", ProbeAt: b.clock.now().Add(time.Minute), History: []admin.BreakerChange{{At: b.clock.now(), State: "open", Reason: "20 failures in a row"}}}
+	if _, body := r.get("/"); !strings.Contains(body, "1 thing needs you") || !strings.Contains(body, "The breaker is open; the next probe is at 12:01:00") {
+		t.Errorf("an open breaker: %s", body)
+	}
+	if _, body := r.get("/targets?name=billing"); !strings.Contains(body, "20 failures in a row") {
+		t.Errorf("its history: %s", body)
+	}
+}
+
+func TestDropFromPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withRoles)
+	ref := b.accept("stripe", "evt_1", "{}")
+	b.kill()
+	r := signIn(b, "operator-token")
+	state := func() event.State {
+		rec, err := b.ledger.Get(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Deliveries[0].State
+	}
+	if status, body := r.get("/dead/drop?target=billing"); status != 200 || !strings.Contains(body, "Drop 1 delivery") || state() != event.Dead {
+		t.Errorf("dry run = %d, %s: %s", status, state(), body)
+	}
+	if status, _ := r.post("/dead/drop", url.Values{"target": {"billing"}}); status != 400 || state() != event.Dead {
+		t.Errorf("without a reason = %d, %s", status, state())
+	}
+	if status, body := r.post("/dead/drop", url.Values{"target": {"billing"}, "reason": {"never existed"}}); status != 200 || !strings.Contains(body, "off the list") || state() != event.Cancelled {
+		t.Errorf("drop = %d, %s: %s", status, state(), body)
+	}
+	if status, body := r.get("/dead"); status != 200 || !strings.Contains(body, "No dead letters") {
+		t.Errorf("afterwards = %d", status)
 	}
 }

@@ -160,6 +160,9 @@ func (v *view) targetTroubles(t *Target) []trouble {
 		if t.LastSuccess.IsZero() {
 			x.Text = fmt.Sprintf("It has answered nothing well since the gateway started; %s.", waits(open))
 		}
+		if broken(t) && !t.Breaker.ProbeAt.IsZero() {
+			x.Text += " The breaker is " + breakerWords(t.Breaker.State) + "; the next probe is at " + t.Breaker.ProbeAt.UTC().Format("15:04:05") + "."
+		}
 		deadline(&x)
 		out = append(out, x)
 	}
@@ -181,8 +184,11 @@ func waits(n int64) string {
 
 // failing reports whether a target's last attempts failed and something waits.
 func (v *view) failing(t *Target) bool {
-	return t.Failures >= failingLeast && t.Pending+t.Leased > 0
+	return !t.Paused && (t.Failures >= failingLeast && t.Pending+t.Leased > 0 || broken(t))
 }
+
+// broken reports whether a target's breaker holds attempts back.
+func broken(t *Target) bool { return t.Breaker.State != "" && t.Breaker.State != "closed" }
 
 // mainOutcome is how most attempts of a target failed lately.
 func (v *view) mainOutcome(target string) string {

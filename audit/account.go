@@ -168,6 +168,7 @@ func list[T any](ctx context.Context, a *Account, q Query, scan lister[T]) (dedu
 	}
 	var out dedupe.Page[T]
 	end := time.Now().Add(cmp.Or(q.Budget, pageTime))
+	last := time.Now()
 	next := cur.Engine
 	for {
 		page, err := scan(ctx, q.filterAt(cur), next, q.Limit-len(out.Items))
@@ -176,7 +177,8 @@ func list[T any](ctx context.Context, a *Account, q Query, scan lister[T]) (dedu
 		}
 		out.Items = append(out.Items, page.Items...)
 		next = page.Next
-		if next == "" || len(out.Items) >= q.Limit || time.Now().After(end) {
+		took := time.Since(last) // another such scan must fit as well
+		if last = last.Add(took); next == "" || len(out.Items) >= q.Limit || last.Add(took).After(end) {
 			break
 		}
 	}

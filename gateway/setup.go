@@ -90,7 +90,7 @@ func (s *SourceConfig) mode() (verify.Mode, bool) {
 func targetSetup(cfg *Config, t *TargetConfig) admin.TargetSetup {
 	out := admin.TargetSetup{
 		Name: t.Name, Timeout: time.Duration(t.Timeout), Concurrency: t.Concurrency, GiveUp: time.Duration(t.GiveUpAfter),
-		Retries: fmt.Sprintf("after %s, each pause %g times the one before, at most %s", t.Initial, t.Factor, t.Max),
+		Retries: retryWords(t),
 	}
 	for _, s := range t.SigningSecrets {
 		out.Signing = append(out.Signing, s.ID)
@@ -105,6 +105,18 @@ func targetSetup(cfg *Config, t *TargetConfig) admin.TargetSetup {
 		}
 	}
 	return out
+}
+
+// retryWords is a target's curve in words.
+func retryWords(t *TargetConfig) string {
+	var list []string
+	for _, d := range t.Schedule {
+		list = append(list, d.String())
+	}
+	if len(list) > 0 {
+		return "after " + strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("after %s, each pause %g times the one before, at most %s", t.Initial, t.Factor, t.Max)
 }
 
 // explain says what is known of a refusal.
