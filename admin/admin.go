@@ -58,6 +58,9 @@ type Config struct {
 	// Explain says what is known of a refusal. Without it the pages show what
 	// was remembered.
 	Explain func(Refusal) Explanation
+	// SendTest sends one signed test event to a source. Without it the pages
+	// offer none. A source that is not there is dedupe.ErrNotFound.
+	SendTest func(ctx context.Context, source string) (SourceTest, error)
 	// Route names today's targets of an event, for rerouting replays. Without
 	// it they are refused.
 	Route func(ev *event.Event, body func() ([]byte, error)) []string

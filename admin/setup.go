@@ -93,3 +93,14 @@ func (s *Setup) target(name string) *TargetSetup {
 	}
 	return &TargetSetup{Name: name}
 }
+
+// SourceTest is what became of one test event for a source.
+type SourceTest struct {
+	Source  string
+	EventID string
+	Ref     string // of the event, where the answer told it
+	At      time.Time
+	Status  int    // 0 when nothing was answered
+	Answer  string // its beginning
+	Problem string // why nothing was sent or answered, "" when it was
+}

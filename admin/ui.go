@@ -314,6 +314,8 @@ func (a *Admin) pageRoutes() []route {
 		{post, "/events/:id/cancel", asOperator, a.page(a.cancelForm)},
 		read("/refusals", asViewer, a.refusalsPage),
 		read("/sources", asViewer, a.sourcesPage),
+		read("/sources/test", asOperator, a.sourceTestPage),
+		{post, "/sources/test", asOperator, a.page(a.sourceTestForm)},
 		read("/targets", asViewer, a.targetsPage),
 		read("/targets/act", asOperator, a.controlPage),
 		{post, "/targets/act", asOperator, a.page(a.controlForm)},

@@ -211,3 +211,48 @@ func (a *Admin) reloadForm(v *view) error {
 	}
 	return v.config(http.StatusOK, configData{Done: true, Warned: faults})
 }
+
+type sourceTestData struct {
+	Name    string
+	Targets []string
+	Done    bool
+	Result  SourceTest
+}
+
+func (a *Admin) sourceTestPage(v *view) error {
+	d, err := v.sourceTest(v.c.QueryParam("name"))
+	if err != nil {
+		return err
+	}
+	return v.render(http.StatusOK, "sourcetest", "Send a test", "/sources", d)
+}
+
+// sourceTest finds a source and the targets that a test event of it may reach.
+func (v *view) sourceTest(name string) (sourceTestData, error) {
+	d := sourceTestData{Name: name}
+	if v.a.cfg.SendTest == nil || !slices.ContainsFunc(v.snap.sources, func(s Source) bool { return s.Name == name }) {
+		return d, apiError(http.StatusNotFound, CodeNotFound, "no source is called %q, or this gateway can't test it", shown(name))
+	}
+	s := v.setup.source(name)
+	d.Targets = slices.Clone(s.Targets)
+	for _, r := range s.Routes {
+		d.Targets = append(d.Targets, r.Target)
+	}
+	slices.Sort(d.Targets)
+	d.Targets = slices.Compact(d.Targets)
+	return d, nil
+}
+
+func (a *Admin) sourceTestForm(v *view) error {
+	d, err := v.sourceTest(v.c.FormValue("name"))
+	if err != nil {
+		return err
+	}
+	unhurried(v.c)
+	if d.Result, err = a.cfg.SendTest(v.c.Request().Context(), d.Name); err != nil {
+		return err
+	}
+	d.Done = true
+	a.cfg.Log.Info("source tested", "source", d.Name, "status", d.Result.Status, "actor", v.who.Name, "remote_ip", peerOf(v.c.Request()))
+	return v.render(http.StatusOK, "sourcetest", "Test of "+d.Name, "/sources", d)
+}

@@ -228,7 +228,7 @@ func TestPageRoles(t *testing.T) {
 		"GET /events/" + ref.String() + "/cancel": "operator", "GET /replay": "operator",
 		"POST /events/" + ref.String() + "/cancel": "operator", "POST /replay": "operator", "POST /config/reload": "admin",
 		"GET /targets/act?name=crm&do=pause": "operator", "POST /targets/act": "operator", "POST /targets/test": "operator",
-		"GET /dead/drop": "operator", "POST /dead/drop": "operator",
+		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "GET /dead/drop": "operator", "POST /dead/drop": "operator",
 	}
 	for _, p := range uiPages {
 		least["GET "+p] = "viewer"

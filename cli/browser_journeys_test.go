@@ -92,6 +92,42 @@ func TestBrowserReplayDeadLetters(t *testing.T) {
 	s.quiet()
 }
 
+// TestBrowserControls: a target is tested, paused and resumed, a source is sent
+// a test that can be followed, and the config is loaded again.
+func TestBrowserControls(t *testing.T) {
+	s := openSite(t)
+	ctx := s.browser()
+	s.login(ctx, "admin")
+	s.open(ctx, "/targets?name=billing")
+	s.press(ctx, `form[action="/targets/test"] button`)
+	s.has(ctx, "answered 200", "marked as a test")
+	s.open(ctx, "/targets?name=billing")
+	s.press(ctx, `a[href="/targets/act?name=billing&do=pause"]`)
+	s.fill(ctx, "reason", "deploy")
+	s.press(ctx, `form.act .btn.main`)
+	s.has(ctx, "By “admin”", "deploy", "Nothing is attempted")
+	s.stripeEvent("evt_waits", "invoice.paid", "cus_1")
+	s.open(ctx, "/sources/test?name=anything")
+	s.has(ctx, "billing")
+	s.press(ctx, `form.act .btn.main`)
+	s.has(ctx, "answered 200")
+	s.press(ctx, `main .say a`)
+	s.has(ctx, "sent by trigger or a test", "pending")
+	s.open(ctx, "/targets?name=billing")
+	s.has(ctx, "2 pending")
+	s.press(ctx, `a[href="/targets/act?name=billing&do=resume"]`)
+	s.fill(ctx, "reason", "deployed")
+	s.press(ctx, `form.act .btn.main`)
+	s.settle("billing")
+	s.open(ctx, "/config")
+	s.press(ctx, `form[action="/config/reload"] button`)
+	s.has(ctx, "The config on disk is in effect")
+	if text := s.text(ctx, "main"); strings.Contains(text, browserStripe) || !strings.Contains(text, "[redacted:2026-11]") {
+		t.Error("the config page shows a secret, or not its label")
+	}
+	s.quiet()
+}
+
 // hostileTexts are 80 payloads: ways out of text, attributes, URLs, styles,
 // scripts, templates and comments, and ways to rearrange what is seen.
 func hostileTexts() []string {
