@@ -316,3 +316,53 @@ func TestMemoryShare(t *testing.T) {
 		}
 	})
 }
+
+// An act that another gateway got ahead of starts anew; one that never gets
+// through says so.
+func TestControlStartsAnew(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, net *pipes) {
+		net.serve(t, "a", &recorder{tb: t})
+		r := newRig(t, func(c *Config) { c.Dial = net.dial })
+		var stale atomic.Int64
+		stale.Store(3)
+		r.store.put = func() error {
+			if stale.Add(-1) >= 0 {
+				return dedupe.ErrStale
+			}
+			return nil
+		}
+		r.run(Target{Name: "a", URL: mustURL(t, "http://a/")})
+		if err := r.f.Pause(t.Context(), "a", dedupe.By{}); err != nil || !r.f.Status()[0].Paused {
+			t.Errorf("an act that others got ahead of: %v", err)
+		}
+		stale.Store(1000)
+		if err := r.f.Resume(t.Context(), "a", dedupe.By{}); !errors.Is(err, dedupe.ErrStale) || !r.f.Status()[0].Paused {
+			t.Errorf("an act that never gets through: %v, want %v and still paused", err, dedupe.ErrStale)
+		}
+	})
+}
+
+// What is promised to one feeder is not promised to another, and what it did
+// not use is free again.
+func TestLimiterPromises(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	l := (&Rate{Count: 10, Per: time.Second, Burst: 10}).limiter()
+	take := func(what string, n, want int) {
+		t.Helper()
+		if got, wait := l.promise(n, now); got != want || (got == 0) != (wait > 0) {
+			t.Errorf("%s: promised %d of %d, wait %v; want %d", what, got, n, wait, want)
+		}
+	}
+	take("first", 7, 7)
+	take("second, while the first is open", 7, 3)
+	take("third", 1, 0)
+	l.settle(7, 2, now)
+	take("after the first used two", 9, 5)
+	l.settle(3, 3, now)
+	l.settle(5, 5, now)
+	take("after all are used", 1, 0)
+	now = now.Add(300 * time.Millisecond)
+	take("three tenths of a second later", 9, 3)
+}
