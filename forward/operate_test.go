@@ -308,6 +308,8 @@ func TestMemoryShare(t *testing.T) {
 		if took := time.Since(start); took < 13*time.Second || took > 16*time.Second {
 			t.Errorf("took %v, want about 14 s: three at a time, and one alone", took)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if most != 250_000 {
 			t.Errorf("%d bytes at once, want no more than the one large body", most)
 		}
