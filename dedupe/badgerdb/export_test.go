@@ -3,6 +3,8 @@ package badgerdb
 import (
 	"context"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/onceward/onceward/dedupe"
 )
 
@@ -37,4 +39,25 @@ func (db *DB) KeepTime() error {
 // ExpireRound is one round of Expire.
 func (db *DB) ExpireRound(ctx context.Context) (bool, error) {
 	return db.expireRound(ctx, &dedupe.Expired{})
+}
+
+// Update reports whether golden files are to be made anew.
+func Update() bool { return *update }
+
+// Engine is how Badger is opened for a ledger.
+func Engine(cfg Config) badger.Options {
+	cfg.fill()
+	return engine(&cfg)
+}
+
+// SetFormat writes another format's number.
+func SetFormat(n uint64) func(*badger.Txn) error {
+	return func(txn *badger.Txn) error {
+		key := metaKey("format")
+		e := newEnc(16)
+		e.uint(n)
+		e.uint(1)
+		e.int(1)
+		return txn.Set(key, e.seal(key, 0))
+	}
 }

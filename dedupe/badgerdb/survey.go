@@ -49,6 +49,9 @@ type logFile struct {
 
 // precheck refuses a ledger of which Badger would make less than there is.
 func precheck(cfg *Config) error {
+	if !guarded {
+		return nil
+	}
 	s, err := look(cfg.Dir)
 	if err != nil {
 		return err
