@@ -1,4 +1,4 @@
-//go:build torture
+//go:build torture && linux
 
 package main
 
@@ -47,8 +47,11 @@ func TestClockJumps(t *testing.T) {
 	res := &Result{Fault: "clock set wrong and right again", Seed: s}
 	record(t, res)
 	built(t, testClock) // not in the time of the first
-	for i, by := range []time.Duration{24 * time.Hour, -24 * time.Hour, 400 * time.Second, -400 * time.Second, 25 * time.Hour} {
+	for i, by := range []time.Duration{24 * time.Hour, -24 * time.Hour, 400 * time.Second, -400 * time.Second, 25 * time.Hour, 960 * time.Hour} {
 		for _, atStart := range []bool{false, true} {
+			if atStart && by > 48*time.Hour {
+				continue // as long a time down, for all anybody can tell
+			}
 			name := by.String() + " under load"
 			if atStart {
 				name = by.String() + " at start"
@@ -180,4 +183,32 @@ func refusedForTime(ctx context.Context, r *Rig, by time.Duration) error {
 		return fmt.Errorf("no refusal says %s:\n%.600s", want, out)
 	}
 	return nil
+}
+
+// TestControlClockJumps has a gateway whose ledger goes by the wall clock: a
+// clock set 40 days ahead makes it forget, and what it knew is taken for new.
+func TestControlClockJumps(t *testing.T) {
+	s := seed(t)
+	res := &Result{Fault: "clock set wrong, ledger time by the wall clock", Seed: s, Control: true, Cycles: 1}
+	record(t, res)
+	r, set := jumpingRig(t, s, testClock+","+unguarded)
+	ctx := within(t, time.Minute)
+	must(t, r.Boot(ctx))
+	r.Load()
+	must(t, Wait(ctx, 300*time.Millisecond))
+	r.EndLoad()
+	must(t, r.Quiesce(ctx))
+	e, err := r.Evidence(ctx, 0)
+	must(t, err)
+	set(960 * time.Hour)
+	r.Load()
+	must(t, Wait(ctx, 300*time.Millisecond))
+	r.EndLoad()
+	set(0)
+	n, err := r.Resend(e, 50)
+	res.Seen = err != nil && strings.Contains(err.Error(), "answered as new")
+	res.Note = fmt.Sprintf("of %d events sent again some were taken for new", n)
+	if !res.Seen {
+		t.Errorf("nothing was taken for new: the suite would not see it: %v", err)
+	}
 }

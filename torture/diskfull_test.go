@@ -15,41 +15,83 @@ import (
 )
 
 const (
-	fullReserve = 256 << 20
-	fullBallast = 64 << 20
+	fullReserve = 128 << 20
+	fullBallast = 32 << 20
+	fullSize    = 640 << 20
 )
 
-// TestDiskFull fills the ledger's disk under load: below the reserve intake is
-// answered 503 and deliveries go on; with next to nothing left the process
-// lives; when there is space again it takes events by itself; and it neither
-// dies nor loses anything when it is started on the full disk.
+// TestDiskFull fills a small ext4 disk under the ledger.
 func TestDiskFull(t *testing.T) {
+	fills(t, &Result{Fault: "disk full, small ext4"}, func(ctx context.Context, dir string) (mount string, close func(context.Context) error) {
+		disk, err := NewDisk(ctx, dir, fullSize)
+		must(t, err)
+		return disk.Mount, disk.Close
+	})
+}
+
+// TestDiskFullMemory fills a file system in memory: there is nothing in it but
+// what the ledger and the test put there.
+func TestDiskFullMemory(t *testing.T) {
+	fills(t, &Result{Fault: "disk full, tmpfs"}, func(ctx context.Context, dir string) (string, func(context.Context) error) {
+		return inMemory(t, ctx, dir)
+	})
+}
+
+// inMemory mounts a file system in memory. It belongs into a mount namespace of
+// its own.
+func inMemory(t *testing.T, ctx context.Context, dir string) (mount string, unmount func(context.Context) error) {
+	t.Helper()
+	mount = filepath.Join(dir, "mnt")
+	must(t, os.MkdirAll(mount, 0o700))
+	must(t, execute(ctx, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", fullSize), "tmpfs", mount))
+	return mount, func(ctx context.Context) error { return execute(ctx, "umount", "-l", mount) }
+}
+
+// fills runs the test in a mount namespace of its own.
+func fills(t *testing.T, res *Result, mount func(context.Context, string) (string, func(context.Context) error)) {
+	t.Helper()
 	s := seed(t)
 	bin := built(t, asShipped)
 	if !isolated(t, bin, s) {
 		return
 	}
-	res := &Result{Fault: "disk full", Seed: s, Cycles: 1}
+	res.Seed, res.Cycles = s, 2
 	record(t, res)
-	ctx := within(t, 3*time.Minute)
+	ctx := within(t, 4*time.Minute)
 	dir := keep(t)
-	disk, err := NewDisk(ctx, dir, 2<<30)
-	must(t, err)
-	t.Cleanup(func() { must(t, disk.Close(within(t, time.Minute))) })
+	at, close := mount(ctx, dir)
+	t.Cleanup(func() { must(t, close(within(t, time.Minute))) })
+	fill(t, ctx, onDisk(t, bin, s, dir, at, fullReserve, fullBallast), &eater{dir: at}, res)
+}
+
+func onDisk(t *testing.T, bin string, s uint64, dir, mount string, reserve, ballast int) *Rig {
+	t.Helper()
 	r, err := NewRig(RigConfig{Binary: bin, Seed: s, Layout: Layout{
-		Dir: dir, Data: disk.Mount + "/data", Reserve: fmt.Sprint(fullReserve), Ballast: fmt.Sprint(fullBallast)}})
+		Dir: dir, Data: mount + "/data", Reserve: fmt.Sprint(reserve), Ballast: fmt.Sprint(ballast)}})
 	must(t, err)
-	t.Cleanup(func() { must(t, r.Close()) })
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil && !t.Failed() {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// fill fills the disk under load: below the reserve intake is answered 503 and
+// deliveries go on; with next to nothing left the process lives; when there is
+// space again it takes events by itself; and it neither dies nor loses anything
+// when it is started on the full disk.
+func fill(t *testing.T, ctx context.Context, r *Rig, eater *eater, res *Result) {
+	t.Helper()
 	must(t, r.Boot(ctx))
+	r.Target.Hold(true) // so that there is something to deliver below the reserve
 	r.Load()
 	must(t, Wait(ctx, time.Second))
-
-	eater := &eater{dir: disk.Mount}
 	must(t, eater.leave(fullReserve*3/4))
 	must(t, answers(ctx, r, http.StatusServiceUnavailable))
-	low := r.Target.Count()
-	must(t, Wait(ctx, time.Second))
-	t.Logf("below the reserve: %d requests at the targets in a second", r.Target.Count()-low)
+	before := landed(t, r) // none
+	r.Target.Hold(false)
+	must(t, poll(ctx, 50*time.Millisecond, func() (bool, error) { return landed(t, r) > before, nil }))
 
 	must(t, eater.leave(2<<20))
 	must(t, Wait(ctx, 3*time.Second))
@@ -58,7 +100,8 @@ func TestDiskFull(t *testing.T) {
 	must(t, eater.give())
 	freed := time.Now()
 	must(t, answers(within(t, 10*time.Second), r, http.StatusOK))
-	fmt.Printf("disk full: takes events again %v after there was space\n", time.Since(freed).Round(time.Millisecond))
+	res.Note = fmt.Sprintf("takes events again %v after there was space", time.Since(freed).Round(time.Millisecond))
+	fmt.Println(res.Fault+":", res.Note)
 
 	must(t, eater.leave(1<<20))
 	must(t, r.Kill(ctx))
@@ -74,6 +117,47 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("the gateway broke its promises:\n%s", v.String())
 	}
 	res.add(v)
+}
+
+// landed is how many requests the targets took.
+func landed(t *testing.T, r *Rig) (n int) {
+	t.Helper()
+	all, err := r.Target.Requests()
+	must(t, err)
+	for _, q := range all {
+		if q.Status/100 == 2 {
+			n++
+		}
+	}
+	return n
+}
+
+// TestControlDiskFull has a gateway that does not look at the space that is
+// left: the full disk kills it, which the tests above would call a fault.
+func TestControlDiskFull(t *testing.T) {
+	s := seed(t)
+	bin := built(t, unguarded)
+	if !isolated(t, bin, s) {
+		return
+	}
+	res := &Result{Fault: "disk full, guard off", Seed: s, Control: true, Cycles: 1}
+	record(t, res)
+	ctx := within(t, 2*time.Minute)
+	dir := keep(t)
+	mount, unmount := inMemory(t, ctx, dir)
+	t.Cleanup(func() { must(t, unmount(within(t, time.Minute))) })
+	r := onDisk(t, bin, s, dir, mount, fullReserve, fullBallast)
+	must(t, r.Boot(ctx))
+	r.Load()
+	must(t, (&eater{dir: mount}).leave(1<<20))
+	st, err := r.Died(ctx)
+	must(t, err)
+	r.EndLoad()
+	res.Seen, res.Note = !st.Success(), fmt.Sprintf("the process ended with %v", st)
+	fmt.Println("control, guard off:", res.Note)
+	if st.Success() || st.ExitCode() == 6 {
+		t.Errorf("ended with %v: the control shows nothing", st)
+	}
 }
 
 // startOnFull starts the gateway with no space left: it may run and refuse, or

@@ -184,6 +184,42 @@ func lost(v *Verdict) int  { return v.Lost }
 func twice(v *Verdict) int { return v.Twice }
 func keys(v *Verdict) int  { return v.Keys }
 
+// Short events may be gone when they are delivered, and not before; replayed
+// ones may come again, with the same key and bytes.
+func TestJudgeShortAndReplayed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(*Evidence)
+		ok     bool
+	}{
+		{"short, delivered and gone", func(e *Evidence) { e.Sources[0].Short, e.Stored = true, e.Stored[1:] }, true},
+		{"short, never delivered", func(e *Evidence) { e.Sources[0].Short, e.Requests = true, e.Requests[2:] }, false},
+		{"short, still pending", func(e *Evidence) {
+			e.Sources[0].Short = true
+			e.Stored[0].Deliveries[0].State = "pending"
+		}, false},
+		{"replayed", func(e *Evidence) {
+			e.Sources[0].Replayed = true
+			r := e.Requests[1]
+			r.At = 70 * ms
+			e.Requests = append(e.Requests, r)
+		}, true},
+		{"replayed with another key", func(e *Evidence) {
+			e.Sources[0].Replayed = true
+			r := e.Requests[1]
+			r.Key, r.At = "stripe:s1~r1", 70*ms
+			e.Requests = append(e.Requests, r)
+		}, false},
+	} {
+		e := history()
+		tt.change(&e)
+		if v := Judge(e); v.OK() != tt.ok {
+			t.Errorf("%s: OK is %v\n%s", tt.name, v.OK(), v.String())
+		}
+	}
+}
+
 // TestJudgeUntil has the power cut between an answer and the end: what was
 // answered after it may be gone, what was answered before it may not.
 func TestJudgeUntil(t *testing.T) {

@@ -34,6 +34,7 @@ type Target struct {
 	log *journal[Request]
 
 	conns atomic.Int64 // open connections
+	held  atomic.Bool  // everything is refused
 
 	// mu guards seen: requests so far by target and event.
 	mu   sync.Mutex
@@ -44,6 +45,9 @@ type Target struct {
 func NewTarget(cfg TargetConfig) *Target {
 	return &Target{cfg: cfg, log: newJournal[Request](cfg.Log), seen: map[string]int{}}
 }
+
+// Hold has everything refused with 503 until it is called with false.
+func (t *Target) Hold(on bool) { t.held.Store(on) }
 
 // Serve answers on l until ctx is done.
 func (t *Target) Serve(ctx context.Context, l net.Listener) error {
@@ -95,6 +99,9 @@ func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer is 503 for the first request or two of some events, 200 otherwise.
 func (t *Target) answer(r Request) int {
+	if t.held.Load() {
+		return http.StatusServiceUnavailable
+	}
 	id := r.Target + " " + r.Source + " " + r.EventID
 	t.mu.Lock()
 	t.seen[id]++

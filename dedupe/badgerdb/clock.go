@@ -18,6 +18,9 @@ type clock struct {
 
 func (c *clock) init(wall func() time.Time, mark time.Time) {
 	c.wall, c.start = wall, wall()
+	if !guarded {
+		c.start = c.start.Round(0)
+	}
 	c.base = c.start.Round(0).Truncate(time.Millisecond)
 	if mark.After(c.base) {
 		c.base = mark

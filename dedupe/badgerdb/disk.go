@@ -114,7 +114,7 @@ func (g *diskGuard) size() int64 { return g.sizeNow.Load() }
 
 // low reports whether intake is refused.
 func (g *diskGuard) low() bool {
-	return g.free() < g.reserve || g.maxSize > 0 && g.size() >= g.maxSize
+	return guarded && g.free() < g.reserve || g.maxSize > 0 && g.size() >= g.maxSize
 }
 
 // admit is nil when a batch may take in requests.
@@ -130,7 +130,7 @@ func (g *diskGuard) admit() error {
 // results doesn't touch the last of the disk. The ballast goes first.
 func (g *diskGuard) room(ctx context.Context, tick func(context.Context, time.Duration) error) error {
 	for {
-		if g.look() >= g.reserve/2 {
+		if g.look() >= g.reserve/2 || !guarded {
 			return nil
 		}
 		if os.Remove(g.path()) == nil {

@@ -2,5 +2,6 @@
 
 package badgerdb
 
-// guarded makes every start look at the files and at the mark first.
+// guarded makes every start look at the files and at the mark first, every batch
+// at the space that is left, and ledger time go by the time that passed.
 const guarded = true

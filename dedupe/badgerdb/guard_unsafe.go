@@ -2,6 +2,6 @@
 
 package badgerdb
 
-// guarded is off in this build only so that the corruption test can show that
-// it notices.
+// guarded is off in this build only so that the tests of damaged files,
+// full disks and clocks set wrong can show that they notice.
 const guarded = false
