@@ -22,9 +22,10 @@ const module = "github.com/onceward/onceward"
 // that is missing here may not exist.
 var allowed = map[string][]string{
 	"":                  {"cli"},
-	"cli":               {"gateway", "verify", "admin", "audit", "dedupe", "event"},
+	"cli":               {"gateway", "verify", "admin", "audit", "dedupe", "event", "receiver/conform"},
 	"gateway":           {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "event"},
 	"receiver":          {"verify", "dedupe", "event", "trace"},
+	"receiver/conform":  {},
 	"forward":           {"dedupe", "event", "trace"},
 	"forward/client":    {},
 	"admin":             {"audit", "dedupe", "event"},
@@ -41,7 +42,7 @@ var allowed = map[string][]string{
 }
 
 // alone are the packages whose tests, too, import nothing else of ours.
-var alone = []string{"event", "trace", "verify", "torture", "forward/client", "dedupe/inbox"}
+var alone = []string{"receiver/conform", "event", "trace", "verify", "torture", "forward/client", "dedupe/inbox"}
 
 // homes says who may import what others made. Prefixes of module paths. Tests
 // may import more: dedupe/inbox speaks database/sql alone, and its tests hold

@@ -88,6 +88,8 @@ func fromLedger(err error) *APIError {
 	switch {
 	case errors.Is(err, dedupe.ErrNotFound):
 		return apiError(http.StatusNotFound, CodeNotFound, "%v", err)
+	case errors.Is(err, audit.ErrSettled):
+		return apiError(http.StatusConflict, CodeBusy, "%v", err)
 	case errors.Is(err, dedupe.ErrPruned):
 		return apiError(http.StatusGone, CodePruned, "%v", err)
 	case errors.Is(err, dedupe.ErrDamaged):

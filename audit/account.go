@@ -23,9 +23,10 @@ type Keeper interface {
 
 // Config is what an Account is made of.
 type Config struct {
-	Reader dedupe.Account // required
-	Keeper Keeper         // required; usually the same ledger
-	Now    func() time.Time
+	Reader   dedupe.Account // required
+	Keeper   Keeper         // required; usually the same ledger
+	SyncKeys SyncKeys       // nil: there are no synchronous routes
+	Now      func() time.Time
 }
 
 // Account answers questions about the ledger and replays its events. It is

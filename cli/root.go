@@ -48,7 +48,7 @@ func (a *app) root() *cobra.Command {
 	)
 	addGroup(root, "run", a.serveCmd(), a.demoCmd(), a.checkCmd(), a.triggerCmd(), a.reloadCmd())
 	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.attemptsCmd(), a.deliveriesCmd(),
-		a.sourcesCmd(), a.targetsCmd(), a.refusalsCmd(), a.auditCmd())
+		a.sourcesCmd(), a.targetsCmd(), a.keysCmd(), a.refusalsCmd(), a.auditCmd())
 	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")

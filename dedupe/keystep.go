@@ -242,7 +242,7 @@ func (s *KeyStep) conclude(k *SyncKey, now time.Time) (write bool) {
 		k.note(now, MomentUnknown, s.Detail)
 	case StepSettle:
 		k.Token++
-		k.State, k.Until, k.Answer = KeySettled, time.Time{}, *s.Answer
+		k.State, k.Until, k.Why, k.Answer = KeySettled, time.Time{}, "", *s.Answer
 		k.note(now, MomentSettled, s.By.String())
 		s.renew(k, now)
 	case StepRetry:

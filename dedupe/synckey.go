@@ -167,6 +167,16 @@ func (k SyncKey) At(now time.Time) SyncKey {
 	return k
 }
 
+// Claims is how often the key was claimed, as far as its life is kept.
+func (k *SyncKey) Claims() (n uint32) {
+	for i := range k.Life {
+		if k.Life[i].What == MomentClaimed {
+			n++
+		}
+	}
+	return n
+}
+
 // Expired reports whether the key is new again at ledger time now.
 func (k *SyncKey) Expired(now time.Time) bool {
 	return !k.State.Open() && !now.Before(k.Expires)

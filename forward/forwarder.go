@@ -75,7 +75,8 @@ type Forwarder struct {
 	served  map[string]struct{} // names and former names
 	states  map[string]*state
 	queues  map[string]*queue // of the present configuration, while running
-	start   func(*queue)      // nil while not running
+	callers map[string]*caller
+	start   func(*queue) // nil while not running
 	ran     bool
 }
 
@@ -106,6 +107,7 @@ func New(cfg Config) (*Forwarder, error) {
 	return &Forwarder{
 		cfg: cfg, metrics: m, book: newBook(cfg.Ledger, cfg.Log), changed: make(chan struct{}, 1), failed: make(chan error, 1),
 		targets: map[string]*Target{}, served: map[string]struct{}{}, states: map[string]*state{}, queues: map[string]*queue{},
+		callers: map[string]*caller{},
 	}, nil
 }
 

@@ -275,6 +275,9 @@ func (c *checker) retention() {
 	for i := range c.cfg.Sources {
 		s := &c.cfg.Sources[i]
 		n := c.cfg.tree.get("source").item(i)
+		if s.Synchronous() {
+			continue // it stores no events
+		}
 		keep := s.Retention.over(c.cfg.Retention)
 		for _, t := range s.targetNames() {
 			need := time.Duration(byName[t]) + pauseBound

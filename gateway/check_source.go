@@ -57,7 +57,10 @@ func (c *checker) sourceRow(s *SourceConfig, n *node) (verify.Row, bool) {
 // sourcePolicy checks what the source says over its row, and fills in what it
 // doesn't say.
 func (c *checker) sourcePolicy(s *SourceConfig, n *node, row verify.Row) {
-	c.window(s, n, row)
+	c.sync(s, n, row)
+	if !s.Synchronous() {
+		c.window(s, n, row)
+	}
 	policy := func(field *string, key, fromRow string, allowed ...string) {
 		if n.get(key) == nil {
 			*field = fromRow
@@ -192,7 +195,7 @@ func (c *checker) sourceRoutes(s *SourceConfig, n *node) {
 		}
 		c.where(&s.Routes[i], at.get("where"))
 	}
-	if n.get("targets") == nil && len(s.Routes) == 0 {
+	if n.get("targets") == nil && len(s.Routes) == 0 && !s.Synchronous() {
 		c.rep.warn(n.or("name"), "events of this source go to no target", "they are kept and can be replayed later; write targets = [] if that is meant")
 	}
 }

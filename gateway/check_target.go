@@ -32,6 +32,7 @@ func (c *checker) targets() {
 		c.targetOrder(t, n)
 		c.signing(t, n.get("signing_secrets"))
 		c.outbound(t, n)
+		c.idempotent(t, n)
 		if t.Name != "" && !used[t.Name] {
 			c.rep.warn(n.or("name"), "no source sends to target "+strconv.Quote(t.Name), "name it in the targets of a source, or remove it")
 		}

@@ -173,6 +173,7 @@ type SourceConfig struct {
 	AcceptUnconfirmed bool `toml:"accept_unconfirmed,omitzero"`
 	// Formerly are old names of this source; their claims hold for it.
 	Formerly []string `toml:"formerly,omitzero"`
+	SyncConfig
 	// Retention replaces the general one, field by field.
 	Retention RetentionConfig `toml:"retention,omitzero"`
 
@@ -253,6 +254,10 @@ type TargetConfig struct {
 	Allow []Prefix `toml:"allow,omitzero"`
 	// Formerly are old names of this target; their deliveries go to it.
 	Formerly []string `toml:"formerly,omitzero"`
+	// Idempotent says that the target executes an Idempotency-Key once, however
+	// often it comes: on synchronous routes an unknown outcome is then tried
+	// again. Default: it is left to an operator.
+	Idempotent bool `toml:"idempotent,omitzero"`
 	OutboundConfig
 }
 

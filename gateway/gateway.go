@@ -243,6 +243,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 	}
 	err := errors.Join(
 		s.stop("receiver", "forwarder"),
+		g.closeCalls(),
 		s.stop("confirmer"),
 		s.stop("counts"),
 		s.stop("writer"),
@@ -297,7 +298,8 @@ func (g *Gateway) make() (err error) {
 		return err
 	}
 	g.receiver, err = receiver.New(receiver.Config{
-		Admit: g.writer, Sources: gen.sources, Handover: handover{g}, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
+		Admit: g.writer, Keys: keyBook{g.ledger, g.writer}, Outbound: callOut{g.forwarder}, Sources: gen.sources,
+		Handover: handover{g}, TrustedProxies: gen.trusted, Log: g.log, Registerer: o.Registry,
 		Now: o.Now, Ready: g.isReady, DrainTimeout: drain, Version: o.Version, Spans: g.spans, TLS: listenerTLS,
 	})
 	if err != nil {
@@ -306,6 +308,7 @@ func (g *Gateway) make() (err error) {
 	if err := o.Registry.Register(certCollector{g}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	g.countKeys(gen)
 	if err := o.Registry.Register(&statsCollector{stats: g.ledger.Stats, now: g.ledger.Now}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -317,7 +320,7 @@ func (g *Gateway) makeAdmin() error {
 		return err
 	}
 	gen := g.gen.Load()
-	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: keeper{g.ledger, g.forwarder.Cancelled}, Now: g.opts.Now})
+	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: keeper{g.ledger, g.forwarder.Cancelled}, SyncKeys: keyBook{g.ledger, g.writer}, Now: g.opts.Now})
 	if err != nil {
 		return fmt.Errorf("make account: %w", err)
 	}

@@ -84,6 +84,7 @@ var (
 	descOldest   = desc("onceward_delivery_oldest_pending_age_seconds", "Age of the oldest open delivery.", "target")
 	descDead     = desc("onceward_dead_letters", "Dead deliveries that are kept.", "target")
 	descClaims   = desc("onceward_dedupe_keys", "Live claims.", "source")
+	descKeys     = desc("onceward_sync_keys", "Keys of synchronous routes without a conclusion, by state.", "state")
 	descEvents   = desc("onceward_store_events_total", "Events accepted since the ledger was made.")
 	descSequence = desc("onceward_store_sequence", "Number of the last batch.")
 	descSize     = desc("onceward_store_size_bytes", "Disk taken by the ledger.")
@@ -121,6 +122,8 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	for name, n := range s.Claims {
 		gauge(descClaims, float64(n), name)
 	}
+	gauge(descKeys, float64(s.Keys.InFlight), dedupe.KeyInFlight.String())
+	gauge(descKeys, float64(s.Keys.Unknown), dedupe.KeyUnknown.String())
 	ch <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(s.Events))
 	gauge(descSequence, float64(s.Batches))
 	gauge(descSize, float64(s.SizeBytes))

@@ -155,6 +155,7 @@ func (g *Gateway) swap(old, gen *generation) error {
 		return errors.Join(err, g.forwarder.SetTargets(old.targets), g.receiver.SetSources(old.sources, old.trusted))
 	}
 	g.gen.Store(gen)
+	g.countKeys(gen)
 	return nil
 }
 

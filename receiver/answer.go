@@ -139,7 +139,7 @@ func mustClose(status int) bool {
 // busy asks the sender to come back.
 func (c *call) busy(out outcome, seconds int) outcome {
 	a := fixed(c.src.overload, "try again later").with("Retry-After", strconv.Itoa(seconds))
-	c.r.send(c.w, c.req, &a)
+	c.r.send(c.w, c.req, c.shaped(&a))
 	return out
 }
 

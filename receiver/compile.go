@@ -64,6 +64,7 @@ type compiled struct {
 	refusal    answer
 	notAllowed answer
 	overload   int
+	sync       *Sync // nil unless the source is synchronous; every default filled in
 }
 
 // compile prepares a generation, or says all that is wrong with it.
@@ -82,6 +83,8 @@ func (r *Receiver) compile(sources []*Source, trusted []netip.Prefix) (*generati
 			faults = append(faults, fmt.Errorf("source %q: path %q: want /segments of letters, digits and -._~ without a trailing slash", c.name, c.path))
 		case gen.byPath[c.path] != nil || c.path == livePath || c.path == readyPath:
 			faults = append(faults, fmt.Errorf("source %q: path %q is taken", c.name, c.path))
+		case c.sync != nil && (r.cfg.Keys == nil || r.cfg.Outbound == nil):
+			faults = append(faults, fmt.Errorf("source %q: is synchronous and there is nothing to call with", c.name))
 		}
 		names[c.name] = true
 		gen.byPath[c.path], gen.byPath[c.path+"/"] = c, c
@@ -115,6 +118,7 @@ func compileSource(s *Source) *compiled {
 	c.compileHeaders()
 	c.compilePolicies()
 	c.compileAnswers()
+	c.compileSync()
 	return c
 }
 

@@ -34,6 +34,12 @@ func (r *Receiver) newEdge(gen *generation) http.Handler {
 		}
 		// Every other method is refused by the same handler, which counts it.
 		e.RouteNotFound(path, h)
+		if c.sync != nil && path == c.path { // what follows is the target's path
+			for _, method := range c.allowed {
+				e.Add(method, path+"/*", h)
+			}
+			e.RouteNotFound(path+"/*", h)
+		}
 	}
 	return e
 }

@@ -17,15 +17,17 @@ import (
 // call is one request of a source on its way through. It lives in one
 // goroutine and does not outlive the request.
 type call struct {
-	r     *Receiver
-	gen   *generation
-	src   *compiled
-	w     http.ResponseWriter
-	req   *http.Request
-	start time.Time
-	body  []byte            // once read
-	whole bool              // body was read to its end
-	echo  map[string]string // headers that the answer to accepted events carries
+	r      *Receiver
+	gen    *generation
+	src    *compiled
+	w      http.ResponseWriter
+	req    *http.Request
+	start  time.Time
+	body   []byte            // once read
+	whole  bool              // body was read to its end
+	held   int64             // what it took from the budget
+	suffix string            // of a synchronous route: the raw path after the source's own
+	echo   map[string]string // headers that the answer to accepted events carries
 
 	traced traced     // of its events
 	first  firstEvent // of those that were admitted
@@ -66,7 +68,7 @@ func (c *call) panicked(v any) {
 	c.r.m.panics.Inc()
 	c.r.log.Error("request failed inside the gateway", "event", "ingest.panic", "source", c.src.name,
 		"panic", what, "stack", string(debug.Stack()))
-	c.r.send(c.w, c.req, &answerFault)
+	c.r.send(c.w, c.req, c.shaped(&answerFault))
 }
 
 // receive takes the steps in the order that costs an unproven sender the most
@@ -86,8 +88,14 @@ func (c *call) receive() outcome {
 	if !src.takesEncoding(c.req.Header["Content-Encoding"]) {
 		return c.refuse(reasonEncoding, "the provider is not known to send encoded bodies", &answerEncoding)
 	}
+	if src.sync != nil {
+		if out, done := c.refuseEarly(); done {
+			return out
+		}
+	}
 	body, held, err := c.r.readBody(c.req, src.limit)
-	defer func() { c.r.budget.give(held) }()
+	c.held = held
+	defer func() { c.r.budget.give(c.held) }()
 	c.body = body
 	if err != nil {
 		return c.bodyFault(err)
@@ -98,6 +106,9 @@ func (c *call) receive() outcome {
 	if !ok {
 		c.complain("too many requests wait for keys", errBusy)
 		return c.busy(outOverloaded, retrySoon)
+	}
+	if src.sync != nil {
+		return c.decideSync(&res)
 	}
 	return c.decide(&res)
 }

@@ -25,11 +25,20 @@ const (
 	outOffline
 	outOverloaded
 	outError
+	// Of synchronous routes alone.
+	outBusy        // the first request with the key is still under way
+	outUnknown     // nobody knows whether it was executed
+	outReleased    // the target said that it did nothing
+	outUnreachable // no answer from the target, and the key is free
+	outPassed      // takes no part: forwarded as it came
+	outUndeduped   // should have a key and has none: forwarded once
+	outGone        // the caller left before the answer
 	outcomes
 )
 
 var outcomeNames = [outcomes]string{
 	"accepted", "repeat", "conflict", "empty", "handshake", "refused", "offline", "overloaded", "error",
+	"in_flight", "unknown", "released", "unreachable", "passed", "undeduplicated", "caller_gone",
 }
 
 // Why a request was refused before or after verification. Those of
@@ -42,11 +51,18 @@ const (
 	reasonBodyBroken    = "body_incomplete"
 	reasonNoID          = "no_id"
 	reasonUnknownSource = "unknown_source"
+
+	// Of synchronous routes alone.
+	reasonKey    = "bad_key"
+	reasonPath   = "bad_path"
+	reasonStream = "streaming"
+	reasonBatch  = "batch"
 )
 
 // reasons lists every reason a request of a source can be refused for.
 func reasons() []string {
-	out := []string{reasonMethod, reasonEncoding, reasonBodyTooLarge, reasonBodyTimeout, reasonBodyBroken, reasonNoID}
+	out := []string{reasonMethod, reasonEncoding, reasonBodyTooLarge, reasonBodyTimeout, reasonBodyBroken, reasonNoID,
+		reasonKey, reasonPath, reasonStream, reasonBatch}
 	for _, r := range verify.Reasons() {
 		if r != verify.OK {
 			out = append(out, string(r))

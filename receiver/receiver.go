@@ -28,6 +28,10 @@ type Admitter interface {
 type Config struct {
 	Admit   Admitter
 	Sources []*Source
+	// Keys and Outbound serve synchronous sources; without those they may be
+	// nil.
+	Keys     Keys
+	Outbound Outbound
 	// Handover carries out what handshakes ask for beside their answer. Nil
 	// carries out nothing: such a handshake is answered 503.
 	Handover Handover
@@ -101,6 +105,8 @@ type Receiver struct {
 	budget   budget
 	rings    rings
 	gen      atomic.Pointer[generation]
+	flights  flights
+	replays  replays
 	draining atomic.Bool // answers close their connection
 
 	// mu guards the per-source states, which survive every swap of sources.
@@ -128,6 +134,7 @@ func New(cfg Config) (*Receiver, error) {
 	}
 	r.budget.max = cfg.BodyBytesInFlight
 	r.rings.init()
+	r.flights.init()
 	r.unknown = newState(m, unknownSource)
 	if err := r.SetSources(cfg.Sources, cfg.TrustedProxies); err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ const (
 // leaves no trace in the ledger.
 func (c *call) refuse(reason, detail string, a *answer) outcome {
 	c.note(&Refusal{Reason: reason, Detail: detail})
-	c.r.send(c.w, c.req, a)
+	c.r.send(c.w, c.req, c.shaped(a))
 	return outRefused
 }
 
@@ -70,7 +70,7 @@ func (c *call) refuseResult(res *verify.Result, a *answer) outcome {
 		// Nothing is known about the request; the provider has it still.
 		return c.busy(outOverloaded, retryLater)
 	}
-	c.r.send(c.w, c.req, a)
+	c.r.send(c.w, c.req, c.shaped(a))
 	return outRefused
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -50,11 +51,19 @@ func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
 		defer shaken.end()
 		from = shaken
 	}
+	if r.cfg.Keys != nil {
+		count, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var counting sync.WaitGroup
+		counting.Go(func() { r.countReplays(count) })
+		defer counting.Wait()
+		defer stop()
+	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(from) }()
 	r.log.Info("ingest listens", "event", "ingest.listen", "addr", ln.Addr().String(), "tls", r.cfg.TLS != nil, "version", r.cfg.Version)
 	select {
 	case err := <-done:
+		r.settleCalls()
 		return fmt.Errorf("serve ingest on %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
@@ -77,13 +86,32 @@ func (r *Receiver) drain(srv *http.Server, l *limiter) error {
 	defer cancel()
 	wait := time.NewTimer(min(farewell, r.cfg.DrainTimeout/2))
 	<-wait.C
-	if err := l.Close(); err != nil {
-		return errors.Join(fmt.Errorf("stop accepting: %w", err), srv.Close())
+	err := l.Close()
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop accepting: %w", err), srv.Close())
+	} else {
+		l.quiet(ctx)
+		if err = srv.Shutdown(ctx); err != nil {
+			err = errors.Join(fmt.Errorf("drain ingest within %v: %w", r.cfg.DrainTimeout, err), srv.Close())
+		}
 	}
-	l.quiet(ctx)
-	if err := srv.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("drain ingest within %v: %w", r.cfg.DrainTimeout, err), srv.Close())
+	// Calls go on although their callers left.
+	err = errors.Join(err, r.flights.drain(ctx))
+	r.settleCalls()
+	if err == nil {
+		r.log.Info("ingest drained", "event", "ingest.drained")
 	}
-	r.log.Info("ingest drained", "event", "ingest.drained")
-	return nil
+	return err
+}
+
+// settleCalls ends what synchronous routes have under way and writes what was
+// counted.
+func (r *Receiver) settleCalls() {
+	if r.cfg.Keys == nil {
+		return
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.flights.drain(now) // nothing is left after a drain; else it is cut, and logged by each job
+	r.flushReplays(context.Background())
 }

@@ -57,6 +57,8 @@ type Source struct {
 	// with the request.
 	TrustTrace bool
 	Batch      string // "split" or "keep"; "split"
+	// Sync makes the source synchronous. Its Routes then mean nothing.
+	Sync *Sync
 	// Answer replaces the row's answer to accepted events and repeats.
 	Answer verify.Answer
 }
