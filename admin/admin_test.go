@@ -792,7 +792,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		"POST /api/v1/deliveries/x.a.0/cancel", "POST /api/v1/deadletters/drop", "GET /api/v1/targets/x", "POST /api/v1/targets/x/pause",
 		"POST /api/v1/targets/x/resume", "POST /api/v1/targets/x/drain",
 		"GET /api/v1/version", "POST /api/v1/reload", "POST /api/v1/-/reload", "POST /-/reload", "POST /api/v1/check",
-		"POST /api/v1/targets/billing/test",
+		"POST /api/v1/targets/billing/test", "GET /api/v1/keys", "GET /api/v1/keys/x", "POST /api/v1/keys/x/settle",
 		"GET /api/v1/events/evt_1/proof", "GET /api/v1/audit", "GET /api/v1/audit/key", "GET /api/v1/audit/export", "POST /api/v1/audit/checkpoint",
 	} {
 		method, path, _ := strings.Cut(route, " ")

@@ -434,8 +434,8 @@ func TestShippedConfig(t *testing.T) {
 	if fs.Failed() {
 		t.Errorf("an example of the shipped config has faults:\n%v", fs)
 	}
-	if len(cfg.Sources) != 9 || len(cfg.Targets) != 3 || len(cfg.Providers) != 1 {
-		t.Errorf("got %d sources, %d targets and %d providers of the examples, want 9, 3 and 1", len(cfg.Sources), len(cfg.Targets), len(cfg.Providers))
+	if len(cfg.Sources) != 10 || len(cfg.Targets) != 4 || len(cfg.Providers) != 1 {
+		t.Errorf("got %d sources, %d targets and %d providers of the examples, want 10, 4 and 1", len(cfg.Sources), len(cfg.Targets), len(cfg.Providers))
 	}
 }
 
