@@ -800,7 +800,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		b.wantCode(route, resp, body, 401, admin.CodeUnauthorized)
 		checked = append(checked, route)
 	}
-	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/", "x.a.0", ":id", "targets/x", "targets/:name")) {
+	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/", "x.a.0", ":id", "targets/x", "targets/:name", "keys/x", "keys/:id")) {
 		t.Errorf("routes that need the token are\n%v\nchecked were\n%v", got, checked)
 	}
 }
