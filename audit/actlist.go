@@ -98,6 +98,9 @@ func (l *Log) List(ctx context.Context, q ActQuery) (dedupe.Page[LogAct], error)
 	if err != nil {
 		return page, err
 	}
+	if at := q.Event.Time(); !q.Event.IsZero() && at.After(q.From) {
+		q.From = at // nothing of an event is recorded before it
+	}
 	m := &actMerge{ctx: ctx, acts: l.cfg.Ledger}
 	if err := m.begin(logs, q.Cursor); err != nil {
 		return page, err

@@ -56,7 +56,7 @@ type (
 // what is recorded, signed or not.
 func (l *Log) Export(ctx context.Context, w io.Writer) error {
 	if l.cfg.Key != nil {
-		if _, err := l.CheckpointAll(ctx); err != nil {
+		if _, err := l.checkpointAll(ctx); err != nil {
 			return err
 		}
 	}
@@ -78,6 +78,38 @@ func (l *Log) Export(ctx context.Context, w io.Writer) error {
 	}
 	e.line(exportEnd{len(logs), e.acts, e.sigs})
 	return e.err
+}
+
+// Verify exports the account and verifies it, with this gateway's own key: it
+// says whether the ledger agrees with what the gateway signed. Somebody who does
+// not trust the gateway verifies an export elsewhere.
+func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
+	if l.cfg.Key == nil {
+		return VerifyReport{}, ErrNoKey
+	}
+	keys, err := ParseKeys(l.PublicKey())
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	return VerifyPiped(VerifyConfig{Keys: keys}, func(w io.Writer) error { return l.Export(ctx, w) })
+}
+
+// VerifyPiped is Verify of what export writes, while it writes it. An error of
+// the export comes back.
+func VerifyPiped(cfg VerifyConfig, export func(io.Writer) error) (VerifyReport, error) {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := export(w)
+		_ = w.CloseWithError(err) // never fails
+		done <- err
+	}()
+	report, err := Verify(r, cfg)
+	_ = r.CloseWithError(io.ErrClosedPipe) // lets the export end when verification ended first
+	if exportErr := <-done; exportErr != nil && !errors.Is(exportErr, io.ErrClosedPipe) {
+		return report, exportErr
+	}
+	return report, err
 }
 
 // exporter writes lines and keeps the first error.

@@ -53,7 +53,16 @@ type Log struct {
 	mu    sync.Mutex
 	trees map[uint64]*tree
 	last  map[uint64]Checkpoint // the newest of each log
+	fresh []Checkpoint          // not yet shown to the witness
+
+	// telling lets one goroutine at a time talk to the witness, which may take
+	// its time: never under mu.
+	telling sync.Mutex
 }
+
+// maxFresh bounds the checkpoints kept for the witness; the newest of them cover
+// the others.
+const maxFresh = 1024
 
 // The kinds of notes a log keeps. Their names begin with the log's.
 const (
@@ -112,6 +121,13 @@ func (l *Log) first(ctx context.Context) {
 // CheckpointAll is Checkpoint for every log of the ledger that has an act, this
 // gateway's own among them.
 func (l *Log) CheckpointAll(ctx context.Context) ([]Checkpoint, error) {
+	out, err := l.checkpointAll(ctx)
+	l.tell(ctx)
+	return out, err
+}
+
+// checkpointAll is CheckpointAll without waiting for the witness.
+func (l *Log) checkpointAll(ctx context.Context) ([]Checkpoint, error) {
 	logs, err := l.logs(ctx)
 	if err != nil {
 		return nil, err
@@ -153,6 +169,7 @@ func (l *Log) round(ctx context.Context) {
 	_, err := l.Checkpoint(ctx)
 	if err == nil || errors.Is(err, ErrNothing) {
 		err = l.seal(ctx)
+		l.tell(ctx)
 	}
 	if err != nil {
 		l.failed(ctx, err)
@@ -167,8 +184,15 @@ var ErrNoKey = errors.New("there is no audit key")
 
 // Checkpoint signs what this gateway recorded up to now and returns the
 // checkpoint: a new one, or the last if nothing happened since. ErrNothing
-// before the first act.
+// before the first act. It returns when the witness has seen the checkpoint, or
+// has failed to.
 func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	c, err := l.checkpointOwn(ctx)
+	l.tell(ctx)
+	return c, err
+}
+
+func (l *Log) checkpointOwn(ctx context.Context) (Checkpoint, error) {
 	logs, err := l.logs(ctx)
 	if err != nil {
 		return Checkpoint{}, err
@@ -212,7 +236,7 @@ func (l *Log) checkpoint(ctx context.Context, g dedupe.ActLog) (Checkpoint, erro
 	}
 	l.last[g.Writer] = c
 	l.met.made(&c)
-	l.witness(ctx, c)
+	l.noteFresh(c)
 	return c, nil
 }
 
@@ -229,12 +253,33 @@ func (l *Log) sign(ctx context.Context, t *tree, n uint64) (Checkpoint, error) {
 	return c, l.cfg.Key.sign(&c)
 }
 
-// witness hands a checkpoint on. A witness that can't be reached is told the
-// next one, which covers this one.
-func (l *Log) witness(ctx context.Context, c Checkpoint) {
+// noteFresh keeps a checkpoint for the witness. mu is held.
+func (l *Log) noteFresh(c Checkpoint) {
 	if l.cfg.Witness == nil {
 		return
 	}
+	if len(l.fresh) >= maxFresh {
+		l.fresh = l.fresh[1:]
+	}
+	l.fresh = append(l.fresh, c)
+}
+
+// tell hands on what the witness has not seen, in order.
+func (l *Log) tell(ctx context.Context) {
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	l.mu.Lock()
+	fresh := l.fresh
+	l.fresh = nil
+	l.mu.Unlock()
+	for _, c := range fresh {
+		l.witness(ctx, c)
+	}
+}
+
+// witness hands a checkpoint on. A witness that can't be reached is told the
+// next one, which covers this one.
+func (l *Log) witness(ctx context.Context, c Checkpoint) {
 	if err := l.cfg.Witness.See(ctx, c); err != nil {
 		l.met.unwitnessed.Inc()
 		l.cfg.Log.Error("checkpoint was not witnessed", "event", "audit.unwitnessed", "log", c.Log, "size", c.Size, "error", err)
@@ -439,7 +484,7 @@ func (l *Log) sealAt(ctx context.Context, g dedupe.ActLog) error {
 		return err
 	}
 	t.edges = next
-	l.witness(ctx, c)
+	l.noteFresh(c)
 	return nil
 }
 

@@ -768,3 +768,36 @@ func (h *holed) Acts(ctx context.Context, writer, from uint64, limit int) ([]ded
 	}
 	return h.LogLedger.Acts(ctx, writer, from, min(limit, int(h.at-from)))
 }
+
+// blocked is a witness that doesn't answer before it is let.
+type blocked struct{ entered, leave chan struct{} }
+
+func (b blocked) See(context.Context, audit.Checkpoint) error {
+	b.entered <- struct{}{}
+	<-b.leave
+	return errors.New("gave up")
+}
+
+// A witness that takes its time holds up nobody who asks for something else.
+func TestSlowWitness(t *testing.T) {
+	t.Parallel()
+	w := blocked{make(chan struct{}), make(chan struct{})}
+	b := setupLog(t, func(c *audit.LogConfig) { c.Witness = w })
+	ref := b.accept("stripe", "evt_1", "a", "{}")
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.log.Checkpoint(context.WithoutCancel(t.Context()))
+		done <- err
+	}()
+	<-w.entered
+	b.record(1)
+	b.prove(ref)
+	b.good(b.export())
+	if rep, err := b.log.Verify(t.Context()); err != nil || len(rep.Faults) > 0 {
+		t.Errorf("verified %+v, %v", rep, err)
+	}
+	w.leave <- struct{}{}
+	if err := <-done; err != nil {
+		t.Errorf("a checkpoint that the witness did not take: %v", err)
+	}
+}

@@ -173,31 +173,14 @@ func (a *app) verifyFrom(ctx context.Context, f verifyFlags, cfg audit.VerifyCon
 		if err != nil {
 			return audit.VerifyReport{}, err
 		}
-		report, err := piped(cfg, func(w io.Writer) error { return account.Export(ctx, w) })
+		report, err := audit.VerifyPiped(cfg, func(w io.Writer) error { return account.Export(ctx, w) })
 		return report, errors.Join(err, closing())
 	}
 	var report audit.VerifyReport
 	err := a.call(ctx, func(c *admin.Client) (err error) {
-		report, err = piped(cfg, func(w io.Writer) error { return c.ExportAudit(ctx, w) })
+		report, err = audit.VerifyPiped(cfg, func(w io.Writer) error { return c.ExportAudit(ctx, w) })
 		return err
 	})
-	return report, err
-}
-
-// piped verifies what export writes, while it does.
-func piped(cfg audit.VerifyConfig, export func(io.Writer) error) (audit.VerifyReport, error) {
-	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := export(w)
-		_ = w.CloseWithError(err) // never fails
-		done <- err
-	}()
-	report, err := audit.Verify(r, cfg)
-	_ = r.CloseWithError(io.ErrClosedPipe) // lets the export end when verification ended first
-	if exportErr := <-done; exportErr != nil && !errors.Is(exportErr, io.ErrClosedPipe) {
-		return report, exportErr
-	}
 	return report, err
 }
 

@@ -834,3 +834,66 @@ func TestFailingWhileClosed(t *testing.T) {
 type commitFunc func(context.Context, *dedupe.Batch) error
 
 func (f commitFunc) Commit(ctx context.Context, b *dedupe.Batch) error { return f(ctx, b) }
+
+// Acts ride in the batches of requests and results, in their order, and share
+// their fate.
+func TestWriterRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		var got [][]uint64
+		fatal := errors.New("disk on fire")
+		fail := false
+		w := newWriter(t, dedupe.WriterConfig{Ledger: &fakeLedger{before: func(b *dedupe.Batch) error {
+			var ns []uint64
+			for _, a := range b.Acts {
+				ns = append(ns, a.Number)
+			}
+			got = append(got, ns)
+			if err := g.before(b); err != nil || !fail {
+				return err
+			}
+			return fatal
+		}}, MaxItems: 3})
+		stop := run(t, w)
+		ended := make(chan error, 8)
+		record := func(ns ...uint64) {
+			var acts []*dedupe.Act
+			for _, n := range ns {
+				acts = append(acts, &dedupe.Act{Kind: dedupe.ActOperated, Number: n})
+			}
+			go func() { ended <- w.Record(t.Context(), acts...) }()
+			synctest.Wait()
+		}
+		if err := w.Record(t.Context()); err != nil {
+			t.Errorf("nothing to record: %v", err)
+		}
+		record(1)
+		record(2, 3)
+		record(4, 5, 6, 7) // more than a batch
+		for range 3 {
+			g.step()
+			synctest.Wait()
+		}
+		for range 3 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if fmt.Sprint(got) != "[[1] [2 3] [4 5 6 7]]" {
+			t.Errorf("batches hold %v", got)
+		}
+		fail = true
+		record(8)
+		g.step()
+		if err := <-ended; !errors.Is(err, dedupe.ErrFatal) {
+			t.Errorf("of a ledger that failed: %v", err)
+		}
+		if err := stop(); !errors.Is(err, fatal) {
+			t.Errorf("the writer ends with %v", err)
+		}
+		if err := w.Record(t.Context(), &dedupe.Act{}); !errors.Is(err, dedupe.ErrFatal) {
+			t.Errorf("after it failed: %v", err)
+		}
+	})
+}

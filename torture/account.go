@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -95,4 +96,55 @@ func parsePending(out []byte) (int, error) {
 		n += *t.Pending + *t.Leased
 	}
 	return n, nil
+}
+
+// Accepted counts, by ref, the acceptances that the gateway's audit log holds.
+func (p *Proc) Accepted(ctx context.Context) (map[string]int, error) {
+	out, err := p.Command(ctx, "audit", "list", "--kind", "accepted", "--all", "-o", "jsonl")
+	if err != nil {
+		return nil, err
+	}
+	return parseAccepted(out)
+}
+
+// parseAccepted reads one JSON object a line, as `audit list -o jsonl` prints
+// them.
+func parseAccepted(out []byte) (map[string]int, error) {
+	refs := map[string]int{}
+	sc := bufio.NewScanner(bytes.NewReader(out))
+	sc.Buffer(nil, 4<<20)
+	for sc.Scan() {
+		var line struct {
+			Kind string `json:"kind"`
+			Ref  string `json:"ref"`
+		}
+		if err := json.Unmarshal(sc.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("read audit log line %d: %w", len(refs)+1, err)
+		}
+		if line.Kind != "accepted" || line.Ref == "" {
+			return nil, fmt.Errorf("read audit log: no acceptance in %s", sc.Bytes())
+		}
+		refs[line.Ref]++
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	return refs, nil
+}
+
+// Unaccounted says what events and acceptances don't fit each other: each event
+// has one acceptance, and none is left over.
+func Unaccounted(events []Stored, accepted map[string]int) (faults []string) {
+	left := maps.Clone(accepted)
+	for _, e := range events {
+		if n := left[e.Ref]; n != 1 {
+			faults = append(faults, fmt.Sprintf("event %s has %d acceptances in the audit log", e.Ref, n))
+		}
+		delete(left, e.Ref)
+	}
+	for ref, n := range left {
+		faults = append(faults, fmt.Sprintf("%d acceptances of %s in the audit log, and no such event", n, ref))
+	}
+	slices.Sort(faults)
+	return faults
 }

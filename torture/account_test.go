@@ -50,3 +50,21 @@ func TestParsePending(t *testing.T) {
 		}
 	}
 }
+
+func TestUnaccounted(t *testing.T) {
+	refs, err := parseAccepted([]byte("{\"kind\":\"accepted\",\"ref\":\"A\"}\n{\"kind\":\"accepted\",\"ref\":\"B\"}\n{\"kind\":\"accepted\",\"ref\":\"B\"}\n{\"kind\":\"accepted\",\"ref\":\"D\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Unaccounted([]Stored{{Ref: "A"}}, map[string]int{"A": 1}); len(got) != 0 {
+		t.Errorf("what fits is told as %q", got)
+	}
+	if got := Unaccounted([]Stored{{Ref: "A"}, {Ref: "B"}, {Ref: "C"}}, refs); len(got) != 3 {
+		t.Errorf("one twice, one missing and one too many are told as %q", got)
+	}
+	for _, bad := range []string{"x", "{}", `{"kind":"dead","ref":"A"}`} {
+		if _, err := parseAccepted([]byte(bad + "\n")); err == nil {
+			t.Errorf("%s is read as an acceptance", bad)
+		}
+	}
+}

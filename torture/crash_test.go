@@ -279,7 +279,27 @@ func settle(t *testing.T, r *Rig, until time.Duration, sample int) (v Verdict, r
 	if out, err := r.Proc.Command(within(t, time.Minute), "ledger", "check"); err != nil {
 		t.Errorf("ledger check: %v\n%s", err, out)
 	}
+	accounted(t, r)
 	return Judge(e), resent
+}
+
+// accounted has the audit log verified, and holds it against the events.
+func accounted(t *testing.T, r *Rig) {
+	t.Helper()
+	ctx := within(t, 2*time.Minute)
+	if out, err := r.Proc.Command(ctx, "audit", "verify"); err != nil {
+		t.Errorf("audit verify: %v\n%s", err, out)
+	}
+	events, err := r.Proc.Account(ctx)
+	must(t, err)
+	accepted, err := r.Proc.Accepted(ctx)
+	must(t, err)
+	for i, f := range Unaccounted(events, accepted) {
+		if i == 10 {
+			break
+		}
+		t.Error(f)
+	}
 }
 
 // resend sends a sample again: every one must be recognised, and nothing of
