@@ -801,3 +801,27 @@ func TestSlowWitness(t *testing.T) {
 		t.Errorf("a checkpoint that the witness did not take: %v", err)
 	}
 }
+
+// A checkpoint is good only as it was signed: the bits that base64 leaves over
+// are no place to hide something in.
+func TestCheckpointIsStrict(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t)
+	b.record(1)
+	good := b.checkpoint().Note
+	if _, err := b.keys.Open(good); err != nil {
+		t.Fatal(err)
+	}
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	at := strings.LastIndexByte(good, '=') - 1
+	other := alphabet[strings.IndexByte(alphabet, good[at])^1]
+	for name, bad := range map[string]string{
+		"unused bit": good[:at] + string(other) + good[at+1:], "no line end": strings.TrimSuffix(good, "\n"),
+		"signed twice": good + good[strings.Index(good, "\n\n")+2:], "another line": strings.Replace(good, "\ntime", "\nmore\ntime", 1),
+		"empty": "", "other size": strings.Replace(good, "\n1\n", "\n01\n", 1),
+	} {
+		if c, err := b.keys.Open(bad); err == nil {
+			t.Errorf("%s: is taken as %+v", name, c)
+		}
+	}
+}
