@@ -113,6 +113,12 @@ func TestLeavesAreCanonical(t *testing.T) {
 			t.Fatalf("act %d: bytes after its end are taken for good", i)
 		}
 	}
+	one := dedupe.Act{Kind: dedupe.ActOperated, At: time.UnixMilli(1), Number: 1}
+	leaf := one.Append(nil)
+	leaf[len(leaf)-1] = 0
+	if got, err := dedupe.DecodeAct(leaf); err == nil {
+		t.Errorf("a field that is there and zero reads as %+v", got)
+	}
 	long := dedupe.Act{Kind: dedupe.ActOperated, At: time.UnixMilli(1), Detail: strings.Repeat("x", 5000)}
 	got, err := dedupe.DecodeAct(long.Append(nil))
 	if err != nil || len(got.Detail) != dedupe.MaxActText {
