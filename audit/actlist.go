@@ -15,7 +15,7 @@ import (
 )
 
 // scanActs bounds the acts that one page of a listing looks at.
-const scanActs = 20_000
+const scanActs = 8_000
 
 // ActQuery is one page of a listing of acts, checked. Zero conditions select
 // everything.
@@ -192,7 +192,7 @@ func (m *actMerge) newest() (out *backwards, err error) {
 	return out, nil
 }
 
-const backwardPage = 512
+const backwardPage = 1024
 
 func (m *actMerge) fill(b *backwards) error {
 	from := b.first

@@ -156,6 +156,14 @@ func TestExportVerifies(t *testing.T) {
 	}
 }
 
+// flips is how many positions are tried: fewer in the race detector's run.
+func flips() int {
+	if testing.Short() {
+		return 150
+	}
+	return 1000
+}
+
 // Every change of an export is found, and its place is named.
 func TestTamperedExport(t *testing.T) {
 	t.Parallel()
@@ -181,7 +189,7 @@ func TestTamperedExport(t *testing.T) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 1000 {
+	for range flips() {
 		at, bit := rnd.IntN(len(text)), byte(1)<<rnd.IntN(8)
 		bad := bytes.Clone(text)
 		bad[at] ^= bit
@@ -520,7 +528,7 @@ func TestReceipt(t *testing.T) {
 		t.Errorf("with other white space: %v", err)
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for range 1000 {
+	for range flips() {
 		at, bit := rnd.IntN(len(text)), byte(1)<<rnd.IntN(8)
 		bad := bytes.Clone(text)
 		bad[at] ^= bit

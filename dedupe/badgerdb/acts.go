@@ -154,12 +154,13 @@ type actSpan struct {
 	first, next uint64
 }
 
-// actSpans lists what acts are kept, by bucket, then writer.
-func (db *DB) actSpans(txn *badger.Txn) ([]actSpan, error) {
-	it, back := actIterator(txn, false, false), actIterator(txn, true, true)
+// actSpans lists what acts are kept, by bucket, then writer. next is the index
+// of this writer's next act. Whether a span is whole is seen when it is read.
+func (db *DB) actSpans(txn *badger.Txn, next uint64) ([]actSpan, error) {
+	it := actIterator(txn, false, false)
 	defer it.Close()
-	defer back.Close()
 	var out []actSpan
+	last := map[uint64]int{} // by writer: its newest span
 	it.Seek(bucketPrefix(kindActs, 0, db.cuts.Load().of(kindActs, 0)))
 	for it.Valid() {
 		key := it.Item().KeyCopy(nil)
@@ -167,29 +168,44 @@ func (db *DB) actSpans(txn *badger.Txn) ([]actSpan, error) {
 			return nil, damaged(key, "malformed key")
 		}
 		s := actSpan{t: bucketNumber(key), writer: binary.BigEndian.Uint64(key[bucketSize:]), first: binary.BigEndian.Uint64(key[bucketSize+8:])}
-		end := actsKey(s.t, s.writer, ^uint64(0))
-		back.Seek(end)
-		if !back.Valid() {
-			return nil, damaged(key, "vanished while it was read")
+		if i, ok := last[s.writer]; ok {
+			out[i].next = s.first
 		}
-		last := back.Item().KeyCopy(nil)
-		val, err := back.Item().ValueCopy(nil)
-		if err != nil {
-			return nil, engineErr(last, err)
-		}
-		r, err := decodeActs(last, val)
-		if err != nil {
-			return nil, err
-		}
-		n, err := r.count(last)
-		if err != nil {
-			return nil, err
-		}
-		s.next = r.first + n
+		last[s.writer] = len(out)
 		out = append(out, s)
-		it.Seek(append(end, 0))
+		it.Seek(append(actsKey(s.t, s.writer, ^uint64(0)), 0))
+	}
+	for w, i := range last {
+		if w == db.writer {
+			out[i].next = max(next, out[i].first)
+			continue
+		}
+		var err error
+		if out[i].next, err = lastAct(txn, out[i]); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
+}
+
+// lastAct is the index after the last act of a span, from its last record.
+func lastAct(txn *badger.Txn, s actSpan) (uint64, error) {
+	it := actIterator(txn, true, true)
+	defer it.Close()
+	if it.Seek(actsKey(s.t, s.writer, ^uint64(0))); !it.Valid() {
+		return 0, missingAct(s.writer, s.first)
+	}
+	key := it.Item().KeyCopy(nil)
+	val, err := it.Item().ValueCopy(nil)
+	if err != nil {
+		return 0, engineErr(key, err)
+	}
+	r, err := decodeActs(key, val)
+	if err != nil {
+		return 0, err
+	}
+	n, err := r.count(key)
+	return r.first + n, err
 }
 
 // actCut is the first bucket of acts whose retention has not ended: the
@@ -210,7 +226,7 @@ func (db *DB) ActLogs(context.Context) ([]dedupe.ActLog, error) {
 	cut := db.actCut(db.clock.now())
 	out := []dedupe.ActLog{}
 	err := db.view(func(txn *badger.Txn) error {
-		spans, err := db.actSpans(txn)
+		spans, err := db.actSpans(txn, own.Next)
 		for _, s := range spans {
 			i := slices.IndexFunc(out, func(l dedupe.ActLog) bool { return l.Writer == s.writer })
 			if i < 0 {
@@ -240,7 +256,7 @@ func (db *DB) Acts(_ context.Context, writer, from uint64, limit int) ([]dedupe.
 	db.mu.Unlock()
 	var out []dedupe.LoggedAct
 	err := db.view(func(txn *badger.Txn) error {
-		spans, err := db.actSpansOf(txn, writer)
+		spans, err := db.actSpansOf(txn, writer, next)
 		if err != nil {
 			return err
 		}
@@ -271,8 +287,8 @@ func missingAct(writer, index uint64) error {
 	return fmt.Errorf("%w: act %d of writer %x is missing", dedupe.ErrDamaged, index, writer)
 }
 
-func (db *DB) actSpansOf(txn *badger.Txn, writer uint64) ([]actSpan, error) {
-	all, err := db.actSpans(txn)
+func (db *DB) actSpansOf(txn *badger.Txn, writer, next uint64) ([]actSpan, error) {
+	all, err := db.actSpans(txn, next)
 	return slices.DeleteFunc(all, func(s actSpan) bool { return s.writer != writer }), err
 }
 
@@ -408,7 +424,7 @@ func (x *expiry) planActs() error {
 	}
 	read := db.kv.NewTransaction(false) // x.txn allows one iterator at a time
 	defer read.Discard()
-	spans, err := db.actSpans(read)
+	spans, err := db.actSpans(read, db.nextAct)
 	if err != nil {
 		return err
 	}
