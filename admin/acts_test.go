@@ -88,7 +88,7 @@ func TestFormsAreActs(t *testing.T) {
 	for _, a := range b.acts("operated,cancelled") {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", a.Kind, a.Outcome, a.Actor, a.Reason)))
 	}
-	want := []string{"cancelled  operator-name: typed <on> a page", "operated events/:id/cancel operator-name: typed <on> a page"}
+	want := []string{"operated login operator-name:", "cancelled  operator-name: typed <on> a page", "operated events/:id/cancel operator-name: typed <on> a page"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("acts %q, want %q", got, want)
 	}

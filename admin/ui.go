@@ -18,6 +18,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/onceward/onceward/audit"
 	"github.com/onceward/onceward/dedupe"
 )
 
@@ -99,7 +100,8 @@ func (u *ui) funcs() template.FuncMap {
 		"n": func(v any) template.HTML { return number(asInt(v)) }, "bytes": bytesOf, "span": span, "secs": seconds,
 		"count": func(v any, noun string) string { return count(asInt(v), noun) },
 		"exact": exact, "clock": clockOf, "state": stateClass, "path": url.PathEscape, "join": strings.Join, "dict": dict,
-		"breaker": breakerWords,
+		"breaker": breakerWords, "actwhat": actWhat,
+		"left": func(s audit.Standing) template.HTML { return number(int64(s.Next - s.Signed)) },
 	}
 }
 
@@ -142,7 +144,8 @@ type frame struct {
 	Now     time.Time
 	Trouble []trouble
 	Counts  navCounts
-	Data    any // the page's own part
+	Audited bool // the gateway keeps a log
+	Data    any  // the page's own part
 }
 
 // When is a time as seen from the page's now.
@@ -205,7 +208,7 @@ type snapshot struct {
 // render writes a page.
 func (v *view) render(status int, page, title, nav string, data any) error {
 	f := &frame{
-		Title: title, Nav: nav, Build: v.a.cfg.Build, Who: v.who, Now: v.now.UTC(), Data: data,
+		Title: title, Nav: nav, Build: v.a.cfg.Build, Who: v.who, Now: v.now.UTC(), Data: data, Audited: v.a.cfg.Audit != nil,
 		Trouble: v.troubles(), Counts: v.counts(),
 	}
 	return v.a.ui.write(v.c, status, page, f)
@@ -310,6 +313,11 @@ func (a *Admin) pageRoutes() []route {
 		read("/events/newer", asViewer, a.newerPart),
 		read("/events/:id", asViewer, a.eventPage),
 		{get, "/events/:id/raw", asOperator, a.getBody},
+		read("/events/:id/proof", asViewer, a.proofPage),
+		read("/events/:id/receipt", asViewer, a.receiptFile),
+		read("/audit", asViewer, a.auditPage),
+		{post, "/audit/sign", asOperator, a.page(a.auditSignForm)},
+		{get, "/audit/export", tokenOnly, a.exportAudit},
 		read("/events/:id/cancel", asOperator, a.cancelPage),
 		{post, "/events/:id/cancel", asOperator, a.page(a.cancelForm)},
 		read("/refusals", asViewer, a.refusalsPage),

@@ -80,6 +80,7 @@ func (a *Admin) controlForm(v *view) error {
 		return apiError(http.StatusNotFound, CodeNotFound, "this gateway has no targets to control")
 	}
 	name := field(p, "name")
+	about(v.c, map[string]string{"target": name, "do": field(p, "do")})
 	unhurried(v.c)
 	ctx, cancel := context.WithTimeout(v.c.Request().Context(), defaultDrain)
 	defer cancel()
@@ -100,6 +101,7 @@ func (a *Admin) targetTestForm(v *view) error {
 		return apiError(http.StatusNotFound, CodeNotFound, "this gateway can't test targets")
 	}
 	unhurried(v.c)
+	about(v.c, map[string]string{"target": v.c.FormValue("name")})
 	t, err := a.cfg.TestTarget(v.c.Request().Context(), v.c.FormValue("name"))
 	if err != nil {
 		return err
@@ -149,6 +151,10 @@ func (a *Admin) drop(v *view, status int, p url.Values, by dedupe.By, wrong stri
 	if err != nil {
 		return err
 	}
+	if dry {
+		unrecorded(v.c)
+	}
+	about(v.c, map[string]string{"target": d.Target, "id": d.ID})
 	unhurried(v.c)
 	n, err := a.cfg.Account.Drop(v.c.Request().Context(), r)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/onceward/onceward/dedupe"
 )
 
 // loginData is what the page that asks for a token shows.
@@ -72,6 +74,10 @@ func (a *Admin) loginForm(c echo.Context) error {
 		return a.loginTo(c, http.StatusUnauthorized, loginData{Next: next, Wrong: "No token of this gateway is this one."})
 	}
 	setCookie(c.Response(), a.sessions.add(HashToken(token), a.cfg.Now()))
+	if a.cfg.Record != nil {
+		a.record(r.Context(), &dedupe.Act{Kind: dedupe.ActOperated, Outcome: "login", Status: http.StatusSeeOther, Time: a.cfg.Now(),
+			Detail: "a browser from " + peerOf(r).String(), By: dedupe.By{Actor: p.Name}})
+	}
 	a.cfg.Log.Info("signed in", "actor", p.Name, "role", p.Role.String(), "remote_ip", peerOf(r))
 	return seeOther(c, "/login/kept?next="+url.QueryEscape(next))
 }

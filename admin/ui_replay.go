@@ -101,6 +101,10 @@ func (a *Admin) runReplay(v *view, d *replayData, dry bool) error {
 		req.Cursor = d.Cursor
 	}
 	about(v.c, req)
+	if dry {
+		unrecorded(v.c)
+	}
+	about(v.c, map[string]any{"id": d.ID, "filter": d.Args, "target": d.Only, "new_key": d.NewKey, "reroute": d.Reroute})
 	r, err := a.replayOf(v.c, &req)
 	var n dedupe.ReplayCount
 	if err == nil {

@@ -248,6 +248,7 @@ func (a *Admin) sourceTestForm(v *view) error {
 	if err != nil {
 		return err
 	}
+	about(v.c, map[string]string{"source": d.Name})
 	unhurried(v.c)
 	if d.Result, err = a.cfg.SendTest(v.c.Request().Context(), d.Name); err != nil {
 		return err

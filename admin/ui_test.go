@@ -213,7 +213,7 @@ func TestLinkFromElsewhere(t *testing.T) {
 }
 
 // uiPages are all pages that need no event.
-var uiPages = []string{"/", "/events", "/refusals", "/sources", "/targets", "/dead", "/config"}
+var uiPages = []string{"/", "/events", "/refusals", "/sources", "/targets", "/dead", "/audit", "/config"}
 
 // TestPageRoles holds every page and form to the least role that it takes.
 func TestPageRoles(t *testing.T) {
@@ -228,7 +228,8 @@ func TestPageRoles(t *testing.T) {
 		"GET /events/" + ref.String() + "/cancel": "operator", "GET /replay": "operator",
 		"POST /events/" + ref.String() + "/cancel": "operator", "POST /replay": "operator", "POST /config/reload": "admin",
 		"GET /targets/act?name=crm&do=pause": "operator", "POST /targets/act": "operator", "POST /targets/test": "operator",
-		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "GET /dead/drop": "operator", "POST /dead/drop": "operator",
+		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "POST /audit/sign": "operator", "GET /audit/export": "admin", "GET /events/" + ref.String() + "/proof": "viewer",
+		"GET /events/" + ref.String() + "/receipt": "viewer", "GET /dead/drop": "operator", "POST /dead/drop": "operator",
 	}
 	for _, p := range uiPages {
 		least["GET "+p] = "viewer"
@@ -286,7 +287,7 @@ func TestHostileTexts(t *testing.T) {
 		q := url.QueryEscape(h)
 		for _, path := range []string{"/", "/events", "/events/" + ref, "/events/" + ref + "?view=raw", "/events/" + ref + "?view=hex", "/events/" + ref + "?view=headers",
 			"/refusals", "/refusals?source=" + q + "&reason=" + q, "/sources?name=x", "/targets", "/dead", "/dead?target=" + q, "/events?q=" + q, "/events?type=" + q, "/events?since=" + q,
-			"/replay?id=" + q, "/replay?id=" + ref, "/events/" + url.PathEscape(h), "/sources?name=" + q, "/login?next=" + q, "/?range=" + q} {
+			"/replay?id=" + q, "/replay?id=" + ref, "/events/" + url.PathEscape(h), "/sources?name=" + q, "/login?next=" + q, "/?range=" + q, "/audit?kind=all", "/audit?actor=" + q, "/audit?target=" + q, "/audit?kind=" + q, "/events/" + ref + "/proof"} {
 			_, body := r.get(path)
 			for _, bad := range []string{"<script>alert", "<img src=x", "<svg onload", "\u202e", "\x00", "\x1b", "\xff", `href="javascript:`, `src="javascript:`, `action="javascript:`, `'-alert(1)-'"`} {
 				if strings.Contains(body, bad) {
@@ -557,5 +558,39 @@ func TestDropFromPage(t *testing.T) {
 	}
 	if status, body := r.get("/dead"); status != 200 || !strings.Contains(body, "No dead letters") {
 		t.Errorf("afterwards = %d", status)
+	}
+}
+
+// TestAuditPages: the log's state, acts with who and why, and a receipt that
+// names the event.
+func TestAuditPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withRoles)
+	ref := b.accept("stripe", "evt_1", "{}")
+	r := signIn(b, "operator-token")
+	if status, body := r.get("/audit"); status != 200 || !strings.Contains(body, "newer</span>") || !strings.Contains(body, "operator-name") {
+		t.Errorf("audit = %d %s", status, body)
+	}
+	if status, body := r.post("/audit/sign", nil); status != 200 || !strings.Contains(body, "signed whole") {
+		t.Errorf("sign = %d %s", status, body)
+	}
+	if status, body := r.get("/audit?kind=accepted"); status != 200 || !strings.Contains(body, "evt_1") {
+		t.Errorf("acts of a kind = %d %s", status, body)
+	}
+	if status, body := r.get("/audit?kind=all&actor=nobody"); status != 200 || !strings.Contains(body, "<b>No act") {
+		t.Errorf("acts of nobody = %d %s", status, body)
+	}
+	if status, body := r.get("/audit?since=%22%3Cx%3E"); status != 400 || !strings.Contains(body, `aria-invalid="true"`) || strings.Contains(body, "<x>") {
+		t.Errorf("a bad time = %d %s", status, body)
+	}
+	if status, body := r.get("/events/" + ref.String() + "/proof"); status != 200 || !strings.Contains(body, "Checkpoint") || !strings.Contains(body, "evt_1") {
+		t.Errorf("proof = %d %s", status, body)
+	}
+	if status, body := r.get("/events/" + ref.String() + "/receipt"); status != 200 || !strings.Contains(body, `"event_id": "evt_1"`) {
+		t.Errorf("receipt = %d %s", status, body)
+	}
+	none := setup(t, func(c *admin.Config) { c.Audit, c.Record = nil, nil })
+	if status, body := signIn(none, token).get("/audit"); status != 200 || !strings.Contains(body, "keeps no audit log") {
+		t.Errorf("without a log = %d %s", status, body)
 	}
 }

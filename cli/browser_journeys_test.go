@@ -3,11 +3,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -125,6 +128,47 @@ func TestBrowserControls(t *testing.T) {
 	if text := s.text(ctx, "main"); strings.Contains(text, browserStripe) || !strings.Contains(text, "[redacted:2026-11]") {
 		t.Error("the config page shows a secret, or not its label")
 	}
+	s.quiet()
+}
+
+// TestBrowserProveDelivery: a finance person proves that an event arrived and
+// was delivered, and the receipt holds outside of the gateway; what was done is
+// on record with who and why.
+func TestBrowserProveDelivery(t *testing.T) {
+	s := openSite(t)
+	s.stripeEvent("evt_paid", "invoice.paid", "cus_1")
+	s.settle("billing")
+	s.settle("crm")
+	ctx := s.browser()
+	s.login(ctx, "operator")
+	ref := s.refOf(ctx, "evt_paid")
+	s.press(ctx, `a[href="/events/`+ref+`/proof"]`)
+	s.has(ctx, "verified", "delivered to billing, crm", "accepted", "Checkpoint", "onceward audit verify-receipt "+ref+".json")
+	receipt := get(s, ctx, chromedp.Evaluate[string](`fetch(document.querySelector("a[download]").href).then(r => r.text())`, chromedp.EvalAwaitPromise))
+	file := filepath.Join(t.TempDir(), "receipt.json")
+	check := func(text string) (int, string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, said bytes.Buffer
+		code := Main(t.Context(), []string{"audit", "verify-receipt", file, "--config", filepath.Join(s.dir, "config.toml"), "--addr", strings.TrimPrefix(s.base, "http://")}, IO{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &said})
+		return code, out.String() + said.String()
+	}
+	if code, said := check(receipt); code != 0 {
+		t.Errorf("the receipt does not hold: %d %s", code, said)
+	}
+	if code, said := check(strings.Replace(receipt, "evt_paid", "evt_fake", 1)); code == 0 {
+		t.Errorf("a changed receipt holds: %s", said)
+	}
+	s.open(ctx, "/targets/act?name=crm&do=pause")
+	s.fill(ctx, "reason", "quarter end")
+	s.press(ctx, `form.act .btn.main`)
+	s.press(ctx, `nav a[href="/audit"]`)
+	s.has(ctx, "oncall", "quarter end", `"target":"crm"`, "login")
+	s.press(ctx, `form[action="/audit/sign"] button`)
+	s.has(ctx, "signed whole")
+	s.open(ctx, "/audit?kind=all")
+	s.has(ctx, "accepted", "delivered", "evt_paid")
 	s.quiet()
 }
 

@@ -134,7 +134,7 @@ func TestBrowserLook(t *testing.T) {
 	s.look(ctx, "login", "/login")
 	s.login(ctx, "admin")
 	pages := map[string]string{"overview": "/", "events": "/events", "refusals": "/refusals", "sources": "/sources", "targets": "/targets", "dead": "/dead",
-		"config": "/config", "replay": "/replay", "error": "/events/nothing"}
+		"config": "/config", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "error": "/events/nothing"}
 	for name, path := range pages {
 		s.look(ctx, "empty-"+name, path)
 	}
@@ -151,7 +151,7 @@ func TestBrowserLook(t *testing.T) {
 		"replay-one": "/replay?id=" + dead, "replay-dead": "/replay?state=dead&target=crm", "cancel": "/events/" + open + "/cancel?target=billing",
 		"events-none": "/events?type=no.such&since=1h", "events-bad": "/events?since=yesterday", "events-filter": "/events?status=dead",
 		"target-billing": "/targets?name=billing", "source-shopify": "/sources?name=shopify",
-		"control": "/targets/act?name=billing&do=drain", "drop": "/dead/drop?target=crm", "source-test": "/sources/test?name=stripe", "source-stripe": "/sources?name=stripe",
+		"proof": "/events/" + once + "/proof", "control": "/targets/act?name=billing&do=drain", "drop": "/dead/drop?target=crm", "source-test": "/sources/test?name=stripe", "source-stripe": "/sources?name=stripe",
 	} {
 		s.look(ctx, name, path)
 	}
