@@ -66,6 +66,7 @@ var homes = map[string][]string{
 	"github.com/spf13/":                   {"cli"},
 	"github.com/jedib0t/go-pretty/":       {"cli"},
 	"golang.org/x/term":                   {"cli"},
+	"github.com/schollz/progressbar/":     {"cli"},
 	"github.com/oklog/ulid/":              {"event"},
 	"code.dny.dev/ssrf":                   {"forward"},
 	"golang.org/x/time/":                  {"forward"},

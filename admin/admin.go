@@ -65,6 +65,8 @@ type Config struct {
 	// it they are refused.
 	Route func(ev *event.Event, body func() ([]byte, error)) []string
 
+	// Jobs run replays in the background. Without them there are none.
+	Jobs Jobs
 	// TestTarget sends one test request to a target. Its error is
 	// dedupe.ErrNotFound for a name that is none. May be nil: then there are no
 	// tests.

@@ -130,8 +130,12 @@ func setup(t *testing.T, change ...func(*admin.Config)) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	jobs, err := audit.NewJobs(audit.JobsConfig{Keeper: b.ledger, Notes: b.ledger, Now: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := admin.Config{
-		Audit: log, Record: func(ctx context.Context, acts ...*dedupe.Act) error {
+		Jobs: jobs, Audit: log, Record: func(ctx context.Context, acts ...*dedupe.Act) error {
 			return b.ledger.Commit(ctx, &dedupe.Batch{Acts: acts})
 		},
 		Account: acc, Receiver: b.edge, Forward: b.edge, TokenHash: admin.HashToken(token), Now: b.clock.now,
@@ -345,7 +349,13 @@ func TestEventRoutesBadInput(t *testing.T) {
 		{"GET", "/api/v1/refusals?cursor=x", "", 400, admin.CodeInvalid},
 		{"GET", "/api/v1/refusals/none", "", 404, admin.CodeNotFound},
 		{"GET", "/api/v1/health?loud", "", 400, admin.CodeInvalid},
-		{"GET", "/api/v1/replays", "", 405, admin.CodeMethod},
+		{"POST", "/api/v1/replays", `{"filter":{"source":"stripe"},"rate":"fast"}`, 400, admin.CodeInvalid},
+		{"POST", "/api/v1/replays", `{"id":"both","source":"stripe","job":true}`, 400, admin.CodeInvalid},
+		{"POST", "/api/v1/replays", `{"filter":{"source":"stripe"},"dry_run":true,"job":true}`, 400, admin.CodeInvalid},
+		{"GET", "/api/v1/replays?limit=1", "", 400, admin.CodeInvalid},
+		{"GET", "/api/v1/replays/none", "", 404, admin.CodeNotFound},
+		{"POST", "/api/v1/replays/none/cancel", "", 404, admin.CodeNotFound},
+		{"DELETE", "/api/v1/replays", "", 405, admin.CodeMethod},
 		{"DELETE", "/api/v1/events/both", "", 405, admin.CodeMethod},
 		{"GET", "/api/v1/nothing", "", 404, admin.CodeNotFound},
 		{"GET", "/api/v1/events/both/", "", 404, admin.CodeNotFound},
@@ -793,6 +803,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		"POST /api/v1/targets/x/resume", "POST /api/v1/targets/x/drain",
 		"GET /api/v1/version", "POST /api/v1/reload", "POST /api/v1/-/reload", "POST /-/reload", "POST /api/v1/check",
 		"POST /api/v1/targets/billing/test", "GET /api/v1/keys", "GET /api/v1/keys/x", "POST /api/v1/keys/x/settle",
+		"GET /api/v1/replays", "GET /api/v1/replays/x", "POST /api/v1/replays/x/cancel",
 		"GET /api/v1/events/evt_1/proof", "GET /api/v1/audit", "GET /api/v1/audit/key", "GET /api/v1/audit/export", "POST /api/v1/audit/checkpoint",
 	} {
 		method, path, _ := strings.Cut(route, " ")
@@ -800,7 +811,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		b.wantCode(route, resp, body, 401, admin.CodeUnauthorized)
 		checked = append(checked, route)
 	}
-	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/", "x.a.0", ":id", "targets/x", "targets/:name", "keys/x", "keys/:id")) {
+	if got := admin.RoutesForTest(b.admin); !slices.Equal(got, sorted(checked, "evt_1", ":id", "refusals/x", "refusals/:id", "targets/billing/", "targets/:name/", "x.a.0", ":id", "targets/x", "targets/:name", "keys/x", "keys/:id", "replays/x", "replays/:id")) {
 		t.Errorf("routes that need the token are\n%v\nchecked were\n%v", got, checked)
 	}
 }

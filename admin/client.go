@@ -275,7 +275,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, v url.Valu
 		return zero, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusAccepted {
 		return zero, readError(resp)
 	}
 	return readJSON[T](resp)

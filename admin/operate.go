@@ -79,6 +79,9 @@ func (a *Admin) replay(c echo.Context) error {
 	what := req
 	what.Reason = "" // stands beside it
 	about(c, what)
+	if req.Job || req.Rate != "" {
+		return a.startJob(c, &req, r)
+	}
 	unhurried(c)
 	n, err := a.cfg.Account.Replay(c.Request().Context(), r)
 	if !req.DryRun {

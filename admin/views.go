@@ -174,6 +174,8 @@ type ReplayRequest struct {
 	Reroute bool   `json:"reroute,omitempty"` // today's routes in place of the original targets
 	DryRun  bool   `json:"dry_run,omitempty"`
 	Cursor  string `json:"cursor,omitempty"` // Next of the call before
+	Job     bool   `json:"job,omitempty"`    // go on in the background; the answer is a Job
+	Rate    string `json:"rate,omitempty"`   // of a job: deliveries in a length of time, as "20/s"
 	Reason  string `json:"reason,omitempty"` // for the account
 }
 

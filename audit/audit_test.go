@@ -388,7 +388,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := dedupe.ReplayCount{Events: n + 1, Opened: n, Open: 1}
+	want := dedupe.ReplayCount{Events: n + 1, Opened: n, Open: 1, Bytes: 2 * n}
 	if dry != want || wet != want {
 		t.Errorf("Replay dry = %+v, real = %+v; want %+v", dry, wet, want)
 	}

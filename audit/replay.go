@@ -59,6 +59,7 @@ func (a *Account) Replay(ctx context.Context, r Replay) (dedupe.ReplayCount, err
 		sum.Opened += n.Opened
 		sum.Open += n.Open
 		sum.Pruned += n.Pruned
+		sum.Bytes += n.Bytes
 		req.Cursor = n.Next
 		if n.Next == "" || sum.Events >= ReplayEvents || time.Now().After(end) {
 			sum.Next = r.Query.sealed(cur, n.Next)

@@ -331,13 +331,13 @@ func (q *queue) offered(e Entry) {
 	}
 	q.known[e.Ref] = struct{}{}
 	if q.offers = append(q.offers, e); len(q.offers) >= 2*q.room {
-		q.choose()
+		q.pick()
 	}
 }
 
-// choose keeps of what was offered the earliest there is room for, and of one
+// pick keeps of what was offered the earliest there is room for, and of one
 // lane not so many that it takes the room of others.
-func (q *queue) choose() {
+func (q *queue) pick() {
 	slices.SortFunc(q.offers, func(a, b Entry) int {
 		if seatOf(a).before(seatOf(b)) {
 			return -1
@@ -363,7 +363,7 @@ func (q *queue) choose() {
 // recounted ends it. When not all were offered, nothing was learnt.
 func (q *queue) recounted(whole bool) {
 	if whole {
-		q.choose()
+		q.pick()
 		q.rest = q.next
 		for _, l := range q.byOrder {
 			l.rest = l.next

@@ -2,7 +2,6 @@ package dedupe
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 
 	"github.com/onceward/onceward/event"
@@ -24,7 +23,7 @@ func (q *queue) reclaim(now int64) {
 				return
 			}
 			delete(q.leased, end.ref)
-			heap.Push(&q.retry, l.entry)
+			q.giveBack(l.entry)
 		}
 		q.expiry = popEnd(q.expiry)
 	}

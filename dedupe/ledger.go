@@ -87,6 +87,7 @@ type Dispatch interface {
 	// No delivery is under two live leases; a lease not ended by ttl is lost
 	// and its delivery due again. next is when the earliest delivery not
 	// leased now falls due, zero when there is none.
+	// Deliveries that a replay opened may yield to the others, but not for good.
 	// Of the deliveries of a target with one event.Order only the first that is
 	// open is due, in commit order, generations of a replay last; and none while
 	// a dead one blocks them. The lease of one holds up no others.
@@ -244,6 +245,13 @@ type Replay struct {
 	DryRun  bool
 	Cursor  string // continue a bounded call
 	Limit   int    // events looked at in this call; 0 = 1,000
+	// Keep, when set, is given what this call is about to do and returns the note
+	// of it, which is put in the same transaction: what was opened and what is
+	// noted of it are true together. When that note has changed meanwhile the
+	// call is ErrStale, when the call doesn't fit into one transaction it is
+	// ErrTooLarge, and nothing was opened. It is called once at most, not with
+	// DryRun, and must be quick.
+	Keep func(ReplayCount) Note
 }
 
 // ReplayCount says what a replay did, or would do.
@@ -252,7 +260,8 @@ type ReplayCount struct {
 	Opened int    `json:"opened"`
 	Open   int    `json:"still_open"` // skipped: not closed
 	Pruned int    `json:"body_pruned"`
-	Next   string `json:"next"` // "" when all of the selection was seen
+	Bytes  int64  `json:"bytes"` // of the bodies of the deliveries opened
+	Next   string `json:"next"`  // "" when all of the selection was seen
 }
 
 // Expired reports what one run of retention did.

@@ -23,7 +23,7 @@ const (
 type Note struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
-	Version uint64 `json:"version"` // of this content, from 1; 0: there is none yet
+	Version uint64 `json:"version"` // of this content, one more each time it is put, from 1; 0: there is none yet
 	Value   []byte `json:"value"`   // JSON by convention; never a secret
 	// UpdatedAt is ledger time, set by the ledger.
 	UpdatedAt time.Time `json:"updated_at"`

@@ -36,7 +36,7 @@ const DefaultScheduleCap = 200_000
 
 // Schedule holds when each open delivery is due, for engines that one process
 // owns: a queue per target, first attempts in commit order, retries by due
-// time, leases, and lanes of deliveries that wait for each other. It is memory
+// time, replays when there is time, leases, and lanes of deliveries that wait for each other. It is memory
 // only; an engine rebuilds it from its records.
 // All methods are safe for concurrent use, and no target waits for another.
 type Schedule struct {
@@ -65,6 +65,8 @@ type queue struct {
 	fresh     []Entry    // first attempts, in order; head is the first one left
 	head      int
 	retry     dueHeap
+	again     dueHeap // first attempts of replays; they yield to the others
+	turn      uint    // of leases, to give replays their share
 	leased    map[event.Ref]lease
 	expiry    []leaseEnd // a heap by end; those of leases that ended otherwise are stale
 	cancelled map[generation]struct{}
@@ -184,8 +186,21 @@ func (q *queue) place(e Entry, limit int) {
 	q.enqueue(e)
 }
 
+// giveBack makes what was leased and not attempted a candidate again.
+func (q *queue) giveBack(e Entry) {
+	if e.Generation > 0 && e.Attempts == 0 {
+		heap.Push(&q.again, e)
+		return
+	}
+	heap.Push(&q.retry, e)
+}
+
 // enqueue makes e a candidate for a lease.
 func (q *queue) enqueue(e Entry) {
+	if e.Generation > 0 && e.Attempts == 0 {
+		heap.Push(&q.again, e)
+		return
+	}
 	if e.Attempts == 0 && (len(q.fresh) == q.head || q.fresh[len(q.fresh)-1].Due <= e.Due) {
 		q.fresh = append(q.fresh, e)
 		return
@@ -204,7 +219,7 @@ func (q *queue) leave(e Entry) {
 }
 
 func (q *queue) held() int {
-	return len(q.fresh) - q.head + len(q.retry) + len(q.leased) + q.waiting
+	return len(q.fresh) - q.head + len(q.retry) + len(q.again) + len(q.leased) + q.waiting
 }
 
 // Lease takes up to n due deliveries of target for ttl, earliest first. next
@@ -236,14 +251,14 @@ func (s *Schedule) Lease(target string, n int, ttl time.Duration) (leases []Leas
 // pop removes the earliest entry that is due.
 func (q *queue) pop(now int64) (Entry, bool) {
 	for {
-		e, fresh, ok := q.peek()
-		if !ok || e.Due > now {
+		e, from, ok := q.choose(now)
+		switch {
+		case !ok:
 			return Entry{}, false
-		}
-		if fresh {
+		case from == nil:
 			q.advance()
-		} else {
-			heap.Pop(&q.retry)
+		default:
+			heap.Pop(from)
 		}
 		if q.gone(e) {
 			delete(q.cancelled, generation{e.Ref, e.Generation})
@@ -251,6 +266,29 @@ func (q *queue) pop(now int64) (Entry, bool) {
 		}
 		return e, true
 	}
+}
+
+// replayShare is how many leases there are for one of a replay while other
+// deliveries are due as well.
+const replayShare = 8
+
+// choose is the delivery that is leased next and the heap it stands on, nil
+// for the first attempts in order: the earliest one due, those of replays only
+// when no other is, and in their share.
+func (q *queue) choose(now int64) (e Entry, from *dueHeap, ok bool) {
+	live, fresh, ok := q.peek()
+	ok = ok && live.Due <= now
+	replay := len(q.again) > 0 && q.again[0].Due <= now
+	if ok && replay {
+		q.turn++
+	}
+	switch {
+	case replay && (!ok || q.turn%replayShare == 0):
+		return q.again[0], &q.again, true
+	case fresh:
+		return live, nil, ok
+	}
+	return live, &q.retry, ok
 }
 
 func (q *queue) gone(e Entry) bool {
@@ -285,6 +323,9 @@ func (q *queue) advance() {
 func (q *queue) nextDue() (int64, bool) {
 	e, _, ok := q.peek()
 	due := e.Due
+	if len(q.again) > 0 && (!ok || q.again[0].Due < due) {
+		due, ok = q.again[0].Due, true
+	}
 	for len(q.expiry) > 0 {
 		if _, live := q.live(q.expiry[0]); live {
 			break
@@ -352,7 +393,7 @@ func (s *Schedule) Release(l Lease) {
 	cur, ok := q.leased[l.Delivery.Event]
 	if ok && cur.token == l.Token && !cur.pinned {
 		delete(q.leased, l.Delivery.Event)
-		heap.Push(&q.retry, cur.entry)
+		q.giveBack(cur.entry)
 	}
 	q.mu.Unlock()
 	q.signal()
@@ -446,7 +487,7 @@ func (s *Schedule) Stats() map[string]TargetStats {
 }
 
 func (q *queue) each(f func(Entry)) {
-	for _, waiting := range [...][]Entry{q.fresh[q.head:], q.retry} {
+	for _, waiting := range [...][]Entry{q.fresh[q.head:], q.retry, q.again} {
 		for _, e := range waiting {
 			if !q.gone(e) {
 				f(e)

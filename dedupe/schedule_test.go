@@ -272,3 +272,40 @@ func TestScheduleManyLeases(t *testing.T) {
 		t.Errorf("%d leases came back, want 500", got)
 	}
 }
+
+// TestReplaysYield: while others are due, one lease in eight is a replay's;
+// when none are, all are.
+func TestReplaysYield(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	s := dedupe.NewSchedule(func() time.Time { return now }, 0)
+	ref := event.NewRef(1_000_000, 1, 1)
+	add := func(n int, gen uint16) {
+		for range n {
+			ref = ref.Next(1_000_000)
+			s.Add(schedTarget, dedupe.Entry{Ref: ref, Due: now.UnixMilli(), Opened: now.UnixMilli(), Generation: gen})
+		}
+	}
+	add(1000, 1)
+	now = now.Add(time.Second)
+	add(70, 0)
+	count := func(n int) (live, replays int) {
+		ls, _ := s.Lease(schedTarget, n, time.Hour)
+		for _, l := range ls {
+			if l.Delivery.Generation > 0 {
+				replays++
+			} else {
+				live++
+			}
+		}
+		return live, replays
+	}
+	if live, replays := count(80); live != 70 || replays != 10 {
+		t.Errorf("of 80 leases %d are of new events and %d of replays, want 70 and 10", live, replays)
+	}
+	if live, replays := count(100); live != 0 || replays != 100 {
+		t.Errorf("with nothing else due %d leases are of replays, want 100", replays)
+	}
+	if _, next := s.Lease(schedTarget, 0, time.Hour); next.After(now) {
+		t.Errorf("the next is due at %v, want now", next)
+	}
+}

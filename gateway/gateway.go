@@ -77,6 +77,7 @@ type Gateway struct {
 	forwarder     *forward.Forwarder
 	admin         *admin.Admin
 	account       *audit.Log
+	jobs          *audit.Jobs
 	ingest, admis net.Listener
 
 	// reloading lets one reload run at a time; a stop holds it for good.
@@ -191,6 +192,7 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	}
 	s.start("forwarder", g.forwarder.Run)
 	s.start("confirmer", g.confirmer.Run)
+	s.start("replays", g.jobs.Run)
 	s.start("counts", g.counts)
 	s.start("receiver", func(ctx context.Context) error { return g.receiver.Serve(ctx, g.ingest) })
 	return nil
@@ -245,6 +247,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 		s.stop("receiver", "forwarder"),
 		g.closeCalls(),
 		s.stop("confirmer"),
+		s.stop("replays"),
 		s.stop("counts"),
 		s.stop("writer"),
 		s.stop("audit"),
@@ -324,13 +327,16 @@ func (g *Gateway) makeAdmin() error {
 	if err != nil {
 		return fmt.Errorf("make account: %w", err)
 	}
+	if err := g.makeJobs(); err != nil {
+		return err
+	}
 	token, err := adminToken(g.start.TokenFile(), g.log)
 	if err != nil {
 		return err
 	}
 	g.admin, err = admin.New(admin.Config{
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder}, Control: g.forwarder,
-		Audit: g.account, Record: g.writer.Record,
+		Audit: g.account, Record: g.writer.Record, Jobs: g.jobs,
 		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, SendTest: g.sendTest, TestTarget: g.testTarget,
 		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,

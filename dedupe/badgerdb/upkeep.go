@@ -42,6 +42,10 @@ func (db *DB) Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, 
 		run.txn.Discard()
 		return run.count, nil
 	}
+	if err := run.keep(); err != nil {
+		run.txn.Discard()
+		return dedupe.ReplayCount{}, err
+	}
 	if err := run.finish(); err != nil {
 		return run.count, db.fail(err)
 	}
@@ -177,10 +181,14 @@ func (r *replay) open(rec *dedupe.Record, p place, name string) error {
 		return nil
 	}
 	r.count.Opened++
+	r.count.Bytes += rec.Event.Body.Length
 	if r.DryRun {
 		return nil
 	}
 	if r.size+1024+actSize > r.db.maxBatch {
+		if r.Keep != nil {
+			return fmt.Errorf("%w: a replay of %d events", dedupe.ErrTooLarge, r.count.Events)
+		}
 		if err := r.finish(); err != nil {
 			return r.db.fail(err)
 		}
@@ -217,6 +225,28 @@ func (r *replay) reopen(rec *dedupe.Record, p place, d event.Delivery, known boo
 		r.after = append(r.after, func() { r.db.sched.Dead(n.Target, -1) })
 	}
 	return nil
+}
+
+// keep puts the note of what the call does into its transaction.
+func (r *replay) keep() error {
+	if r.Keep == nil {
+		return nil
+	}
+	n := r.Keep(r.count)
+	if err := n.Check(); err != nil {
+		return err
+	}
+	have, err := readNote(r.txn, n.Kind, n.Name)
+	if err != nil && !errors.Is(err, dedupe.ErrNotFound) {
+		return err
+	}
+	if have.Version != n.Version {
+		return dedupe.ErrStale
+	}
+	n.Version++
+	n.UpdatedAt = r.now
+	key := noteKey(n.Kind, n.Name)
+	return r.set(key, sealNote(key, &n))
 }
 
 // addTarget notes a target that an event was given after admission.

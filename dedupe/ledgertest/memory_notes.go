@@ -20,14 +20,22 @@ func (m *Memory) PutNote(_ context.Context, n dedupe.Note) (dedupe.Note, error) 
 	if err := m.usable(); err != nil {
 		return dedupe.Note{}, err
 	}
-	if m.disk.Notes[noteKey(&n)].Version != n.Version {
-		return dedupe.Note{}, dedupe.ErrStale
+	if err := m.putNote(&n); err != nil {
+		return dedupe.Note{}, err
+	}
+	return n, nil
+}
+
+// putNote keeps n and gives it its new version. The caller holds mu.
+func (m *Memory) putNote(n *dedupe.Note) error {
+	if m.disk.Notes[noteKey(n)].Version != n.Version {
+		return dedupe.ErrStale
 	}
 	n.Version++
 	n.UpdatedAt = m.clock.now()
 	n.Value = slices.Clone(n.Value)
-	m.disk.Notes[noteKey(&n)] = n
-	return n, nil
+	m.disk.Notes[noteKey(n)] = *n
+	return nil
 }
 
 // Note reads a note.

@@ -16,11 +16,31 @@ import (
 func (m *Memory) Replay(_ context.Context, r dedupe.Replay) (dedupe.ReplayCount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var n dedupe.ReplayCount
 	if err := m.usable(); err != nil {
-		return n, err
+		return dedupe.ReplayCount{}, err
 	}
 	now := m.clock.now()
+	if r.Keep == nil || r.DryRun {
+		return m.replayAt(r, now)
+	}
+	would := r
+	would.DryRun = true
+	n, err := m.replayAt(would, now)
+	if err != nil {
+		return n, err
+	}
+	note := r.Keep(n)
+	if err := note.Check(); err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	if err := m.putNote(&note); err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	return m.replayAt(r, now)
+}
+
+// replayAt is Replay at ledger time now, but for Keep.
+func (m *Memory) replayAt(r dedupe.Replay, now time.Time) (n dedupe.ReplayCount, _ error) {
 	if ref := r.Selection.Ref; !ref.IsZero() {
 		rec, err := m.find(ref)
 		if err == nil {
@@ -73,6 +93,7 @@ func (m *Memory) replay(rec *record, r dedupe.Replay, now time.Time, n *dedupe.R
 			n.Open++
 		default:
 			n.Opened++
+			n.Bytes += rec.Event.Body.Length
 			if !r.DryRun {
 				m.reopen(rec, t, &r, now)
 			}

@@ -21,6 +21,7 @@ func upkeepTests() []test {
 		{"replay by filter, in bounded calls", replayFilter},
 		{"a dry run counts the same and changes nothing", replayDry},
 		{"reroute", replayReroute},
+		{"a replay and its note are one", replayKeep},
 		{"replay and cancel again and again", replayCancel},
 		{"cancel", cancel},
 		{"check finds no fault in a healthy ledger", check},
