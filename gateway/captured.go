@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"maps"
 	"os"
@@ -79,7 +80,19 @@ func readCaptured(path string) (verify.SecretString, error) {
 	if err != nil {
 		return verify.SecretString{}, fmt.Errorf("captured secret: %w", err)
 	}
+	sum, err := os.ReadFile(path + sumSuffix)
+	if err == nil && string(sum) != sumOf(string(b)) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return verify.SecretString{}, fmt.Errorf("captured secret %q: is not what was handed over, the file or its checksum was damaged; restore it, or remove it and register anew", path)
+	}
 	return verify.NewSecretString(string(b)), nil
+}
+
+// sumSuffix names the file with the checksum of a captured secret, which is a
+// checksum against damage and no more secret than the length.
+const sumSuffix = ".sum"
+
+func sumOf(secret string) string {
+	return fmt.Sprintf("%08x\n", crc32.Checksum([]byte(secret), crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // keepCaptured writes a secret where nobody else reads it, and returns when it
@@ -104,7 +117,20 @@ func keepCaptured(path string, secret verify.SecretString) error {
 	if err := os.Link(tmp.Name(), path); err != nil {
 		return fmt.Errorf("keep captured secret: %w", err)
 	}
+	if err := writeSynced(path+sumSuffix, sumOf(secret.Reveal())); err != nil { // of the one that won
+		return fmt.Errorf("keep captured secret: %w", err)
+	}
 	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+}
+
+// writeSynced writes a small file, over one that is there, and syncs it.
+func writeSynced(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // syncDir makes the entries of a directory durable.

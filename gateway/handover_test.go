@@ -196,7 +196,7 @@ func TestKeepCaptured(t *testing.T) {
 	if kept.Load() != 1 {
 		t.Errorf("%d were kept", kept.Load())
 	}
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 2 || left[1].Name() != "a.secret.sum" {
 		t.Errorf("left %v, %v", left, err)
 	}
 	if _, err := readCaptured(path); err != nil {

@@ -64,10 +64,14 @@ func (d *docket) unsent(u *unit, target string) int {
 
 // numbered holds the numbers of two attempts in a row against each other: one
 // process counts on, and so does the next, past attempts that were noted and
-// not sent. After a power cut the last number may be given again.
+// not sent: one a kill, after an attempt that was answered before it. After a power cut the last number may be given again.
 func (v *Verdict) numbered(d *docket, u *unit, before, r Request) {
 	kills := d.kills(before.At, r.At)
-	if r.Attempt > before.Attempt && r.Attempt <= before.Attempt+max(1, kills) || d.cut() && kills > 0 && r.Attempt == before.Attempt {
+	unsent := kills
+	if before.Status/100 == 2 {
+		unsent = max(0, kills-1) // its own result is what the first of them took
+	}
+	if r.Attempt > before.Attempt && r.Attempt <= before.Attempt+1+unsent || d.cut() && kills > 0 && r.Attempt == before.Attempt {
 		return
 	}
 	v.Miscount++

@@ -258,6 +258,9 @@ func TestUnfinishedFilesAreNotDamage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(cfg.Dir, "ledger", "000099.sst"), make([]byte, 5000), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(cfg.Dir, "ledger", "00099.mem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	db = start(t, cfg)
 	if _, err := db.Get(t.Context(), r.Outcomes[0].Ref); err != nil {
 		t.Error(err)

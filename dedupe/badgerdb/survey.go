@@ -57,8 +57,8 @@ func precheck(cfg *Config) error {
 		return err
 	}
 	if len(s.faults) == 0 {
-		if s.repair == nil {
-			return nil
+		if err := s.removeEmpty(); err != nil || s.repair == nil {
+			return err
 		}
 		cfg.Log.Warn("the last run ended with a failed write; tables that came to nothing are left out, every batch is there without them")
 		return s.writeRepair()
@@ -223,6 +223,21 @@ func (s *survey) readLogs() error {
 			s.fault(path, "%v", err)
 		}
 		s.logs = append(s.logs, f)
+	}
+	return nil
+}
+
+// removeEmpty removes write-ahead files of no bytes: a stop between making one
+// and giving it its size leaves it, and Badger would not open for it.
+func (s *survey) removeEmpty() error {
+	for _, l := range s.logs {
+		st, err := os.Stat(l.path)
+		if err == nil && st.Size() == 0 {
+			err = os.Remove(l.path)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
