@@ -267,6 +267,22 @@ func TestUnfinishedFilesAreNotDamage(t *testing.T) {
 	}
 }
 
+// The list of encryption keys is empty, whatever becomes of its file.
+func TestListOfKeysIsNothing(t *testing.T) {
+	for name, text := range map[string]string{"cut short": "short", "emptied": "", "zeroed": strings.Repeat("\x00", 28)} {
+		cfg, refs := filled(t, 2)
+		if err := os.WriteFile(filepath.Join(cfg.Dir, "ledger", "KEYREGISTRY"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := start(t, cfg)
+		for _, ref := range refs {
+			if _, err := db.Load(t.Context(), ref); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // A record that goes missing behind the ledger's back is damage to whoever
 // asks for it, and Check names it.
 func TestMissingRecordIsDamage(t *testing.T) {

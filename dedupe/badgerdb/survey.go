@@ -227,9 +227,21 @@ func (s *survey) readLogs() error {
 	return nil
 }
 
-// removeEmpty removes write-ahead files of no bytes: a stop between making one
-// and giving it its size leaves it, and Badger would not open for it.
+// registry is the file of Badger's encryption keys, of which there are none.
+const registry = "KEYREGISTRY"
+
+// removeEmpty removes what holds nothing and what Badger would not open for:
+// write-ahead files of no bytes, which a stop between making one and giving it
+// its size leaves, and a damaged list of keys, which is made again.
 func (s *survey) removeEmpty() error {
+	path := filepath.Join(ledgerDir(s.dir), registry)
+	b, err := os.ReadFile(path)
+	if err == nil && (len(b) != 28 || string(b[16:]) != "Hello Badger") {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for _, l := range s.logs {
 		st, err := os.Stat(l.path)
 		if err == nil && st.Size() == 0 {
