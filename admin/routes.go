@@ -37,6 +37,7 @@ func (a *Admin) routes() []route {
 		{get, apiPrefix + "/audit/key", asViewer, a.auditKey},
 		{get, apiPrefix + "/audit/export", tokenOnly, a.exportAudit},
 		{post, apiPrefix + "/audit/checkpoint", asOperator, a.signAudit},
+		{get, apiPrefix + "/tail", asViewer, a.tail},
 		{get, apiPrefix + "/deliveries", asViewer, a.listDeliveries},
 		{post, apiPrefix + "/deliveries/:id/cancel", asOperator, a.cancelDelivery},
 		{post, apiPrefix + "/deadletters/drop", asOperator, a.dropDead},

@@ -47,9 +47,9 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: "know", Title: "Know:"},
 	)
 	addGroup(root, "run", a.serveCmd(), a.demoCmd(), a.checkCmd(), a.triggerCmd(), a.reloadCmd())
-	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.eventsCmd(), a.attemptsCmd(), a.deliveriesCmd(),
+	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.tailCmd(), a.listenCmd(), a.eventsCmd(), a.attemptsCmd(), a.deliveriesCmd(),
 		a.sourcesCmd(), a.targetsCmd(), a.keysCmd(), a.refusalsCmd(), a.auditCmd())
-	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
+	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.exportCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")
 	root.SetCompletionCommandGroupID("know")
@@ -133,6 +133,10 @@ func (a *app) begin(cmd *cobra.Command) error {
 	case takesTOML:
 		if cmd.Annotations[takesTOML] == "" {
 			return usage("--output toml: %s prints table, json or jsonl", cmd.CommandPath())
+		}
+	case "csv":
+		if cmd.Name() != "export" {
+			return usage("--output csv: only export writes it")
 		}
 	default:
 		return usage("--output %q: want table, json or jsonl", a.flags.output)

@@ -20,6 +20,7 @@ var (
 	ErrClosed     = errors.New("ledger is closed")
 	ErrFatal      = errors.New("ledger failed and must be reopened") // outcome unknown
 	ErrLocked     = errors.New("ledger is in use by another process")
+	ErrCursor     = errors.New("not a cursor of this listing")
 	ErrNewer      = errors.New("ledger was written by a newer version")
 )
 

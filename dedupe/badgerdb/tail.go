@@ -31,7 +31,7 @@ func (db *DB) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[d
 	if cursor != "" {
 		var err error
 		if after, err = event.ParseRef(cursor); err != nil {
-			return page, fmt.Errorf("cursor: %w", err)
+			return page, fmt.Errorf("%w: %w", dedupe.ErrCursor, err)
 		}
 	}
 	err := db.view(func(txn *badger.Txn) error {

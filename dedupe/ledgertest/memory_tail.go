@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/onceward/onceward/dedupe"
 )
@@ -20,7 +21,7 @@ func (m *Memory) Tail(_ context.Context, cursor string, limit int) (dedupe.Page[
 	}
 	after, err := parseCursor(cursor)
 	if err != nil {
-		return page, err
+		return page, fmt.Errorf("%w: %w", dedupe.ErrCursor, err)
 	}
 	page.Next = after.String()
 	for _, r := range m.disk.Records {

@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// Live is an event for those who follow the ledger: its view, and with Exact
+// what a target would be sent of it.
+type Live struct {
+	Event
+	Exact *Exact `json:"exact,omitempty"`
+}
+
+// Exact is what custody covers of an event, nothing masked. Header holds what
+// passes to targets, so no credential stands in it.
+type Exact struct {
+	Query  string        `json:"query,omitempty"`
+	Header []event.Field `json:"header"`
+	Body   []byte        `json:"body"` // base64 in JSON
+	Gone   bool          `json:"gone"` // by retention, or damaged
+}
+
+// TailQuery says what to follow.
+type TailQuery struct {
+	Cursor string        // of the page before; "" is the oldest event, dedupe.TailEnd the newest
+	Source string        // only of this source
+	Type   string        // exact, or a glob with *
+	Limit  int           // 0 is DefaultLimit
+	Wait   time.Duration // how long to wait for the first event
+	Exact  bool
+}
+
+const (
+	// tailPoll is how often a waiting reader looks again.
+	tailPoll = 100 * time.Millisecond
+	// tailBytes bounds the bodies of one page; one is always given.
+	tailBytes = 8 << 20
+)
+
+// Tail is the page of events that follows a cursor, in the order in which they
+// were accepted. Next is always set. When nothing is there it waits, up to
+// q.Wait, and returns an empty page after that.
+func (a *Account) Tail(ctx context.Context, q TailQuery) (dedupe.Page[Live], error) {
+	if q.Limit <= 0 {
+		q.Limit = DefaultLimit
+	}
+	q.Limit = min(q.Limit, MaxLimit)
+	until := time.NewTimer(q.Wait)
+	defer until.Stop()
+	for {
+		page, err := a.tail(ctx, &q)
+		if err != nil || len(page.Items) > 0 {
+			return page, err
+		}
+		q.Cursor = page.Next
+		select {
+		case <-ctx.Done():
+			return page, nil
+		case <-until.C:
+			return page, nil
+		case <-time.After(tailPoll):
+		}
+	}
+}
+
+func (a *Account) tail(ctx context.Context, q *TailQuery) (dedupe.Page[Live], error) {
+	out := dedupe.Page[Live]{Items: []Live{}}
+	page, err := a.cfg.Reader.Tail(ctx, q.Cursor, q.Limit)
+	if errors.Is(err, dedupe.ErrCursor) {
+		return out, invalid("cursor %q: want one that an answer gave as next, %q, or none for the oldest event", q.Cursor, dedupe.TailEnd)
+	}
+	if err != nil {
+		return out, fmt.Errorf("follow events: %w", err)
+	}
+	out.Next = page.Next
+	sum := int64(0)
+	for i := range page.Items {
+		rec := &page.Items[i]
+		if !(dedupe.Filter{Source: q.Source, Type: q.Type}).MatchEvent(&rec.Event) {
+			continue
+		}
+		if q.Exact && sum > 0 && sum+rec.Event.Body.Length > tailBytes {
+			out.Next = page.Items[i-1].Event.Ref.String()
+			break
+		}
+		l := Live{Event: viewEvent(rec)}
+		if q.Exact {
+			if l.Exact, err = a.exact(ctx, &rec.Event); err != nil {
+				return out, err
+			}
+			sum += max(1, rec.Event.Body.Length)
+		}
+		out.Items = append(out.Items, l)
+	}
+	return out, nil
+}
+
+func (a *Account) exact(ctx context.Context, ev *event.Event) (*Exact, error) {
+	x := &Exact{Query: ev.Query, Header: ev.Header}
+	if x.Header == nil {
+		x.Header = []event.Field{}
+	}
+	body, err := a.cfg.Reader.Body(ctx, ev.Ref)
+	if errors.Is(err, dedupe.ErrPruned) || errors.Is(err, dedupe.ErrDamaged) {
+		x.Gone = true
+		return x, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("body of event %s: %w", ev.Ref, err)
+	}
+	x.Body = body
+	return x, nil
+}
