@@ -135,6 +135,8 @@ type Ledger struct {
 	ReadOnly   bool      `json:"read_only"`  // intake is refused now
 	Rebuilding bool      `json:"rebuilding"` // the schedule is still being read back
 	ClockHold  bool      `json:"clock_hold"` // expiry waits for the clock
+	// UnknownKeys is how many keys of synchronous routes wait to be settled.
+	UnknownKeys int64 `json:"unknown_keys"`
 }
 
 // Status is everything that "onceward status" prints.

@@ -57,6 +57,9 @@ func ledgerLine(l admin.Ledger) string {
 	case l.ClockHold:
 		s += "; expiry on hold: the clock ran ahead"
 	}
+	if l.UnknownKeys > 0 {
+		s += "; " + plural(int(l.UnknownKeys), "key") + " to settle"
+	}
 	return s
 }
 

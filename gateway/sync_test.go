@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -469,5 +472,135 @@ func TestSyncThousandForOneKey(t *testing.T) {
 	}
 	if len(seen) != 1 || b.Total() != 1 {
 		t.Errorf("%d different answers, %d executions", len(seen), b.Total())
+	}
+}
+
+// Callers that leave at any moment change nothing: every key has its one
+// effect, and who asks again gets its answer.
+func TestSyncCallersLeave(t *testing.T) {
+	b, url := bank(t)
+	r := run(t, base(t.TempDir())+syncSource(url, `wait = "10s"`, ""), Options{})
+	const keys = 200
+	var wg sync.WaitGroup
+	for i := range keys {
+		wg.Go(func() {
+			key := fmt.Sprint("left-", i)
+			for left := range 3 { // before it is claimed, while it is forwarded, while it is answered
+				ctx, leave := context.WithTimeout(t.Context(), time.Duration(1+(i*7+left*13)%40)*time.Millisecond)
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base()+"/?sleep=10ms", strings.NewReader("x"))
+				if err != nil {
+					t.Error(err)
+				}
+				req.Header = shop.Clone()
+				req.Header.Set("Idempotency-Key", key)
+				if resp, err := r.client.Do(req); err == nil {
+					resp.Body.Close()
+				}
+				leave()
+			}
+			resp, body := r.pay(t, "/?sleep=10ms", key, "x", shop)
+			if resp.StatusCode != http.StatusOK || !strings.Contains(body, "number 1 of its key") {
+				t.Errorf("key %s: %d %s", key, resp.StatusCode, body)
+			}
+		})
+	}
+	wg.Wait()
+	if n := b.Total(); n != keys {
+		t.Errorf("%d executions of %d keys", n, keys)
+	}
+}
+
+// Half a request is no request.
+func TestSyncHalfABody(t *testing.T) {
+	b, url := bank(t)
+	r := run(t, base(t.TempDir())+syncSource(url, "", ""), Options{})
+	ingest, _ := r.Addr()
+	conn, err := net.Dial("tcp", ingest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "POST /in/pay/ HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nIdempotency-Key: half\r\nContent-Length: 10\r\n\r\nhalf", shop.Get("Authorization"))
+	conn.Close()
+	if resp, body := r.pay(t, "/", "half", "the whole!", shop); resp.StatusCode != http.StatusOK || resp.Header.Get("Idempotent-Replayed") != "" || b.Total() != 1 {
+		t.Errorf("%d %s, %d executions", resp.StatusCode, body, b.Total())
+	}
+}
+
+// Targets in every state of health: the caller gets a whole answer or a
+// problem, and no request is made twice.
+func TestSyncHostileTargets(t *testing.T) {
+	for _, tt := range []struct {
+		name, wire string // what the target writes; "" for nothing at all
+		then       string // hang or reset; else it closes
+		status     int
+		want       string // body, or the problem's name
+		why        string // of an unknown outcome
+	}{
+		{name: "hangs", then: "hang", status: 502, want: "outcome-unknown", why: "timeout"},
+		{name: "drips", wire: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx", then: "hang", status: 502, want: "outcome-unknown", why: "answer_broken"},
+		{name: "resets", then: "reset", status: 502, want: "outcome-unknown", why: "connect_error"},
+		{name: "resets in the middle", wire: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", then: "reset", status: 502, want: "outcome-unknown", why: "answer_broken"},
+		{name: "talks nonsense", wire: "220 smtp.example ESMTP\r\n", status: 502, want: "outcome-unknown", why: "connect_error"},
+		{name: "answers twice", wire: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno", status: 200, want: "ok"},
+		{name: "informs first", wire: "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok", status: 201, want: "ok"},
+		{name: "trailers", wire: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", status: 200, want: "ok"},
+		{name: "gzip", wire: "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08", status: 200, want: "\x1f\x8b\x08"},
+		{name: "no length", wire: "HTTP/1.1 200 OK\r\n\r\nok", status: 200, want: "ok"},
+		{name: "no type", wire: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", status: 200, want: "<html>"},
+		{name: "a stream of events", wire: "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n", then: "hang", status: 501, want: "streaming-unsupported"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int32
+			end := make(chan struct{})
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var serving sync.WaitGroup
+			serving.Go(func() {
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					serving.Go(func() {
+						defer conn.Close()
+						req, err := http.ReadRequest(bufio.NewReader(conn))
+						if err != nil {
+							return
+						}
+						_, _ = io.Copy(io.Discard, req.Body)
+						requests.Add(1)
+						_, _ = io.WriteString(conn, tt.wire)
+						switch tt.then {
+						case "hang":
+							<-end
+						case "reset":
+							_ = conn.(*net.TCPConn).SetLinger(0)
+						}
+					})
+				}
+			})
+			t.Cleanup(func() { close(end); ln.Close(); serving.Wait() })
+			r := run(t, base(t.TempDir())+strings.Replace(syncSource("http://"+ln.Addr().String(), "", ""), `timeout = "5s"`, `timeout = "300ms"`, 1), Options{})
+			r.client.Transport.(*http.Transport).DisableCompression = true // the bytes as they come
+			for i := range 3 {
+				resp, body := r.pay(t, "/", "k", "x", shop)
+				if tt.want != body && tt.want != problemOf(body) || resp.StatusCode != tt.status {
+					t.Errorf("%d: %d %q, want %d %s", i, resp.StatusCode, body, tt.status, tt.want)
+				}
+				if tt.name == "no type" && resp.Header.Get("Content-Type") != "" {
+					t.Errorf("content type %q was guessed", resp.Header.Get("Content-Type"))
+				}
+			}
+			if n := requests.Load(); n != 1 {
+				t.Errorf("%d requests for one key", n)
+			}
+			k, err := r.ledger.SyncKey(t.Context(), dedupe.KeyOf(dedupe.KindSync, "pay", "shop", "k"))
+			if err != nil || k.Why != tt.why {
+				t.Errorf("key is %s because %q, %v; want %q", k.State, k.Why, err, tt.why)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -14,13 +15,15 @@ import (
 
 // flights are the keys that requests of this process are working on.
 type flights struct {
-	// mu guards the map; held for bookkeeping only.
-	mu   sync.Mutex
-	keys map[dedupe.Key]*flight
+	// mu guards what follows; held for bookkeeping only.
+	mu    sync.Mutex
+	keys  map[dedupe.Key]*flight
+	jobs  int           // under way
+	ended bool          // no job begins any more
+	idle  chan struct{} // closed when ended and no job is under way
 
-	work sync.WaitGroup // jobs under way
-	ctx  context.Context
-	cut  context.CancelFunc // ends the calls of all jobs
+	ctx context.Context
+	cut context.CancelFunc // ends the calls of all jobs
 }
 
 // flight is one key being worked on. Its print never changes; end is set
@@ -33,8 +36,31 @@ type flight struct {
 }
 
 func (f *flights) init() {
-	f.keys = map[dedupe.Key]*flight{}
+	f.keys, f.idle = map[dedupe.Key]*flight{}, make(chan struct{})
 	f.ctx, f.cut = context.WithCancel(context.Background())
+}
+
+// start has a job done, false when none begins any more.
+func (f *flights) start(run func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return false
+	}
+	f.jobs++
+	go func() {
+		defer f.finish()
+		run()
+	}()
+	return true
+}
+
+func (f *flights) finish() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.jobs--; f.ended && f.jobs == 0 {
+		close(f.idle)
+	}
 }
 
 // begin is the flight of a key, a new one when first.
@@ -57,18 +83,27 @@ func (f *flights) over(fl *flight) {
 	close(fl.done)
 }
 
-// drain waits for the jobs under way; those that take longer than ctx are cut,
-// and their keys are of unknown outcome.
+// drain lets no job begin any more and waits for those under way; what takes
+// longer than ctx is cut, and its key is of unknown outcome.
 func (f *flights) drain(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { f.work.Wait(); close(done) }()
+	f.mu.Lock()
+	if !f.ended && f.jobs == 0 {
+		close(f.idle)
+	}
+	f.ended = true
+	f.mu.Unlock()
 	select {
-	case <-done:
+	case <-f.idle:
+		return nil
+	default:
+	}
+	select {
+	case <-f.idle:
 		return nil
 	case <-ctx.Done():
 	}
 	f.cut()
-	<-done
+	<-f.idle
 	return errors.New("calls of synchronous routes were cut")
 }
 
@@ -102,7 +137,8 @@ type job struct {
 	flight *flight
 	claim  *dedupe.KeyStep
 	out    *Outgoing
-	held   int64 // body bytes taken from the budget
+	held   int64     // body bytes taken from the budget
+	sent   time.Time // when the call began
 }
 
 // run forwards the request, concludes the claim, and ends the flight.
@@ -120,7 +156,7 @@ func (j *job) run() {
 }
 
 func (j *job) call() ending {
-	sent := j.r.cfg.Now()
+	j.sent = j.r.cfg.Now()
 	resp, err := j.r.cfg.Outbound.Call(j.r.flights.ctx, j.src.sync.Target, j.out)
 	var ce *CallError
 	switch {
@@ -140,7 +176,7 @@ func (j *job) call() ending {
 		return j.unknown(err)
 	}
 	step := j.step(dedupe.StepAnswer)
-	step.Answer, step.ForwardedAt = answer, sent
+	step.Answer, step.ForwardedAt = answer, j.sent
 	return j.conclude(step, ending{kind: endStored, rec: &step.Record})
 }
 
@@ -173,7 +209,7 @@ func (j *job) unknown(err error) ending {
 	default:
 		step.Detail = classBroken
 	}
-	step.ForwardedAt = j.out.ReceivedAt
+	step.ForwardedAt = j.sent
 	end := ending{kind: endProblem, problem: &problemUnknown, out: outUnknown}
 	if j.src.sync.Idempotent {
 		end.problem = &problemTryAgain
@@ -194,7 +230,7 @@ const (
 // the key.
 func (j *job) released(resp *http.Response) ending {
 	step := j.step(dedupe.StepRelease)
-	step.Detail, step.ForwardedAt = http.StatusText(resp.StatusCode), j.out.ReceivedAt
+	step.Detail, step.ForwardedAt = http.StatusText(resp.StatusCode), j.sent
 	end := ending{kind: endProblem, problem: &problemReach, out: outUnreachable}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, j.src.sync.MaxResponse+1))
 	if err == nil && int64(len(body)) <= j.src.sync.MaxResponse {

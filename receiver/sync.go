@@ -228,31 +228,32 @@ func (c *call) once(claim *dedupe.KeyStep) outcome {
 // lead looks the key up, and claims it and has the work done if it is free. f
 // is over when lead returns, or will be when the work is.
 func (c *call) lead(f *flight, claim *dedupe.KeyStep) ending {
+	handedOn := false
+	defer func() {
+		if !handedOn {
+			c.r.flights.over(f)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(c.req.Context(), c.src.admission)
 	defer cancel()
 	rec, err := c.r.cfg.Keys.SyncKey(ctx, claim.Key)
 	if err == nil && (rec.State == dedupe.KeyAnswered || rec.State == dedupe.KeySettled || rec.State == dedupe.KeyInFlight) {
-		c.r.flights.over(f)
 		return standing(&rec, claim)
 	}
 	if err != nil && !errors.Is(err, dedupe.ErrNotFound) {
-		c.r.flights.over(f)
 		return ending{kind: endFailed, err: err}
 	}
-	timeout := c.r.cfg.Outbound.CallTimeout(c.src.sync.Target)
-	claim.Claim.Lease = timeout + leaseMargin
+	claim.Claim.Lease = c.r.cfg.Outbound.CallTimeout(c.src.sync.Target) + leaseMargin
 	if err := c.r.cfg.Keys.Step(ctx, claim); err != nil {
-		c.r.flights.over(f)
 		return ending{kind: endFailed, err: err}
 	}
 	switch claim.Verdict {
 	case dedupe.KeyClaimed:
+		handedOn = true
 		return c.work(f, claim)
 	case dedupe.KeyStuck:
-		c.r.flights.over(f)
 		return ending{kind: endProblem, problem: &problemUnknown, out: outUnknown}
 	}
-	c.r.flights.over(f)
 	return standing(&claim.Record, claim)
 }
 
@@ -274,8 +275,14 @@ func (c *call) work(f *flight, claim *dedupe.KeyStep) ending {
 		Method: c.req.Method, Path: c.suffix, Query: c.req.URL.RawQuery, Header: c.passing(), Body: c.body, Source: c.src.name,
 		Key: claim.Record.Downstream, Trace: c.trace().ctx.String(), Attempt: claim.Record.Claims(), ReceivedAt: c.start,
 	}}
+	held := c.held
 	c.held = 0 // the job gives it back
-	c.r.flights.work.Go(job.run)
+	if !c.r.flights.start(job.run) {
+		c.held = held
+		end := job.conclude(job.step(dedupe.StepRelease), ending{kind: endProblem, problem: &problemReach, out: outUnreachable})
+		c.r.flights.over(f)
+		return end
+	}
 	select {
 	case <-f.done:
 		return f.end
