@@ -293,6 +293,17 @@ type CheckReport struct {
 	Faults   []Fault `json:"faults"`
 }
 
+// BackupReport says what a backup holds.
+type BackupReport struct {
+	At      time.Time `json:"at"`      // wall clock when it was begun
+	Writer  string    `json:"writer"`  // of the ledger it is of, in hexadecimal
+	Batch   uint64    `json:"batch"`   // the ledger's newest batch then, or an earlier one
+	Records int64     `json:"records"` // read, when it was verified
+	Events  int64     `json:"events"`
+	Bytes   int64     `json:"bytes"`
+	Held    bool      `json:"held"` // a restored ledger holds what was open at the backup
+}
+
 // Upkeep is the operator's side of a ledger.
 type Upkeep interface {
 	// Replay opens closed deliveries again as a new generation, durably.

@@ -57,6 +57,10 @@ type Config struct {
 	// Default 20,000.
 	ScanBudget int
 
+	// ResumeDeliveries ends the hold of a restored ledger: deliveries that were
+	// open when the backup was made are made.
+	ResumeDeliveries bool
+
 	Registerer prometheus.Registerer // default none
 }
 
@@ -144,6 +148,8 @@ type DB struct {
 	salvages []salvageMark // what may have been lost before this ledger was salvaged
 
 	dead <-chan error // from Badger: a write of its own failed
+
+	held event.Ref // of a restored ledger: deliveries up to it are not made
 
 	startLow, startLast event.Ref // what rebuild reads: the open deliveries of earlier runs
 

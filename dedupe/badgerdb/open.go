@@ -202,7 +202,7 @@ func (db *DB) load() error {
 	db.sched = dedupe.NewSchedule(db.clock.now, db.cfg.ScheduleCap)
 	db.sched.HoldLanes() // until rebuild has read them all
 	db.disk.measure()
-	return nil
+	return db.resume()
 }
 
 // openWire opens the file of attempts on the wire. Without it no attempt can
@@ -291,6 +291,9 @@ func (db *DB) loadFrom(txn *badger.Txn) error {
 	if db.salvages, err = salvageMarks(txn); err != nil {
 		return err
 	}
+	if err := db.loadHeld(txn); err != nil {
+		return err
+	}
 	db.claims, err = claimBuckets(txn)
 	if err != nil {
 		return err
@@ -349,6 +352,9 @@ func (db *DB) lastGiven(txn *badger.Txn) (event.Ref, error) {
 		}
 		if err != nil {
 			return start, missingHead(no, err)
+		}
+		if h.count > 0 && h.last.Writer() != db.writer { // given before this ledger was restored or salvaged
+			return event.NewRef(h.last.Milli(), 1<<event.CounterBits-1, db.writer), nil
 		}
 		if h.count > 0 {
 			return h.last, nil

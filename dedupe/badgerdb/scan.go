@@ -342,6 +342,7 @@ func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
 	n := 0
 	err := db.scanOpen(ctx, from, last, func(o openDelivery) error {
 		n++
+		db.hold(&o.entry)
 		db.sched.Add(o.target, o.entry)
 		return nil
 	})
@@ -433,6 +434,7 @@ func (db *DB) refill(ctx context.Context, target string) error {
 	offer, done := db.sched.Refill(target)
 	err := db.scanOpen(ctx, from, last, func(o openDelivery) error {
 		if o.target == target {
+			db.hold(&o.entry)
 			offer(o.entry)
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -84,6 +85,14 @@ func TestConformance(t *testing.T) {
 			cfg := r.cfg
 			cfg.Dir = filepath.Join(tb.TempDir(), "copy")
 			snapshot(tb, r.cfg.Dir, cfg.Dir)
+			return start(tb, cfg)
+		},
+		Restore: func(tb ledgertest.TB, r io.Reader, o ledgertest.Options) dedupe.Ledger {
+			cfg := small(filepath.Join(tb.TempDir(), "restored"), o.Now)
+			cfg.Retention = o.Retention
+			if _, err := badgerdb.Restore(tb.Context(), cfg, r, true); err != nil {
+				tb.Fatalf("restore: %v", err)
+			}
 			return start(tb, cfg)
 		},
 		InjectCommitError: func(l dedupe.Ledger, err error) { l.(*running).FailNext(err) },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -341,28 +340,4 @@ func (db *DB) cancel(ctx context.Context, ref event.Ref, target string, by dedup
 		return 0, db.fail(err)
 	}
 	return n, nil
-}
-
-// Backup writes a consistent copy of everything, online.
-func (db *DB) Backup(_ context.Context, w io.Writer) error {
-	to := &backupWriter{w: w}
-	_, err := db.kv.Backup(to, 0)
-	if to.err != nil { // Badger reports only that it was stopped
-		err = to.err
-	}
-	return err
-}
-
-// backupWriter keeps the first error of a writer.
-type backupWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (b *backupWriter) Write(p []byte) (int, error) {
-	n, err := b.w.Write(p)
-	if err != nil && b.err == nil {
-		b.err = err
-	}
-	return n, err
 }
