@@ -38,6 +38,7 @@ func (a *Admin) routes() []route {
 		{get, apiPrefix + "/audit/export", tokenOnly, a.exportAudit},
 		{post, apiPrefix + "/audit/checkpoint", asOperator, a.signAudit},
 		{get, apiPrefix + "/tail", asViewer, a.tail},
+		{get, apiPrefix + "/backup", tokenOnly, a.backup},
 		{get, apiPrefix + "/deliveries", asViewer, a.listDeliveries},
 		{post, apiPrefix + "/deliveries/:id/cancel", asOperator, a.cancelDelivery},
 		{post, apiPrefix + "/deadletters/drop", asOperator, a.dropDead},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -18,6 +19,7 @@ type Keeper interface {
 	Cancel(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error)
 	Drop(ctx context.Context, ref event.Ref, target string, by dedupe.By) (int, error)
 	Check(ctx context.Context) (dedupe.CheckReport, error)
+	Backup(ctx context.Context, w io.Writer) error
 	Health(ctx context.Context) error
 }
 
@@ -137,6 +139,11 @@ func (a *Account) Cancel(ctx context.Context, ref event.Ref, target string, by d
 		return n, fmt.Errorf("cancel event %s: %w", ref, err)
 	}
 	return n, nil
+}
+
+// Backup writes a consistent copy of the ledger.
+func (a *Account) Backup(ctx context.Context, w io.Writer) error {
+	return a.cfg.Keeper.Backup(ctx, w)
 }
 
 // Check reads the whole ledger and reports every fault. It may take minutes.

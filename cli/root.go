@@ -49,7 +49,7 @@ func (a *app) root() *cobra.Command {
 	addGroup(root, "run", a.serveCmd(), a.demoCmd(), a.checkCmd(), a.triggerCmd(), a.reloadCmd())
 	addGroup(root, "look", a.statusCmd(), a.healthCmd(), a.tailCmd(), a.listenCmd(), a.eventsCmd(), a.attemptsCmd(), a.deliveriesCmd(),
 		a.sourcesCmd(), a.targetsCmd(), a.keysCmd(), a.refusalsCmd(), a.auditCmd())
-	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.exportCmd(), a.deadletterCmd(), a.ledgerCmd(), a.adminCmd())
+	addGroup(root, "act", a.replayCmd(), a.cancelCmd(), a.exportCmd(), a.deadletterCmd(), a.ledgerCmd(), a.backupCmd(), a.restoreCmd(), a.adminCmd())
 	addGroup(root, "know", a.providersCmd(), a.verifyCmd(), a.signCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID("know")
 	root.SetCompletionCommandGroupID("know")

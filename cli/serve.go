@@ -28,11 +28,14 @@ Without --config it looks for ./config.toml, then /etc/onceward/config.toml,
 and else starts with the shipped config and says so.`
 
 func (a *app) serveCmd() *cobra.Command {
-	return leaf("serve", "Run the gateway", serveHelp, cobra.NoArgs,
-		func(ctx context.Context, _ []string) error { return a.serve(ctx) })
+	var resume bool
+	c := leaf("serve", "Run the gateway", serveHelp, cobra.NoArgs,
+		func(ctx context.Context, _ []string) error { return a.serve(ctx, resume) })
+	c.Flags().BoolVar(&resume, "resume-deliveries", false, "make the deliveries that a restored ledger holds")
+	return c
 }
 
-func (a *app) serve(ctx context.Context) error {
+func (a *app) serve(ctx context.Context, resume bool) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before anything opens: a reload must never kill the process
 	defer signal.Stop(hup)
@@ -51,7 +54,7 @@ func (a *app) serve(ctx context.Context) error {
 	build := buildVersion()
 	gw, err := gateway.New(cfg, gateway.Options{
 		Log: log, Version: build.Version, Revision: build.Revision, Env: gateway.Env{Lookup: a.Env},
-		ConfigPath: path, ConfigData: a.Config, Now: a.now, Words: pageWords(),
+		ConfigPath: path, ConfigData: a.Config, Now: a.now, Words: pageWords(), ResumeDeliveries: resume,
 	})
 	if err != nil {
 		return startError(err)

@@ -46,6 +46,8 @@ type Options struct {
 	Outbound http.RoundTripper
 	// Words tells what the operator's pages say of verification.
 	Words Words
+	// ResumeDeliveries makes the deliveries that a restored ledger holds.
+	ResumeDeliveries bool
 	// OnReady, when set, is called once everything listens, before Ready.
 	OnReady func()
 }

@@ -26,7 +26,7 @@ func (g *Gateway) openLedger() (ledger, error) {
 			return nil, err
 		}
 		engine := embedded(cfg, g.log, g.opts.Now)
-		engine.Registerer = g.opts.Registry
+		engine.Registerer, engine.ResumeDeliveries = g.opts.Registry, g.opts.ResumeDeliveries
 		db, err := badgerdb.Open(engine)
 		if err != nil {
 			return nil, err // it names the directory

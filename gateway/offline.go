@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -95,4 +96,16 @@ func copyFile(from, to string) error {
 	}
 	_, err = f.Write(b)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// VerifyBackup reads a whole backup of an embedded ledger and checks it.
+func VerifyBackup(ctx context.Context, r io.Reader) (dedupe.BackupReport, error) {
+	return badgerdb.VerifyBackup(ctx, r)
+}
+
+// RestoreLedger makes an embedded ledger of a backup in the directory to,
+// which must be empty or not there. What was open at the backup is held, unless
+// resume is set.
+func RestoreLedger(ctx context.Context, to string, r io.Reader, resume bool) (dedupe.BackupReport, error) {
+	return badgerdb.Restore(ctx, badgerdb.Config{Dir: to}, r, resume)
 }

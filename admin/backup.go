@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// backup streams a copy of the ledger. An error after the first byte cuts it,
+// and what reads it says so: a backup has an end.
+func (a *Admin) backup(c echo.Context) error {
+	if _, err := only(c.QueryParams()); err != nil {
+		return err
+	}
+	unhurried(c)
+	h := c.Response().Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="onceward.backup"`)
+	if err := a.cfg.Account.Backup(c.Request().Context(), c.Response()); err != nil {
+		if c.Response().Committed {
+			a.cfg.Log.Error("backup was cut", "error", err)
+			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
+		}
+		return err
+	}
+	return nil
+}
+
+// Backup writes a copy of the gateway's ledger to w and returns how many bytes
+// there were. An error means that w holds only a part.
+func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
+	resp, err := c.send(ctx, http.MethodGet, "/backup", nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, readError(resp)
+	}
+	n, err := io.Copy(w, resp.Body)
+	if err != nil {
+		return n, fmt.Errorf("read backup: %w", err)
+	}
+	return n, nil
+}
