@@ -32,7 +32,7 @@ func (f Filter) MatchDelivery(rec *Record, d *event.Delivery) bool {
 }
 
 // MatchEvent reports whether what never changes of an event is selected:
-// Source, Type, ID and the bounds of time. The other fields are not looked at.
+// Source, Type, ID, Field and the bounds of time. The other fields are not looked at.
 func (f Filter) MatchEvent(ev *event.Event) bool {
 	if f.Source != "" && f.Source != ev.Source || f.Type != "" && !Glob(f.Type, ev.Type) {
 		return false
@@ -41,6 +41,9 @@ func (f Filter) MatchEvent(ev *event.Event) bool {
 		if framed, _ := FrameID(f.ID); framed != ev.ID {
 			return false
 		}
+	}
+	if f.Field != "" && !ev.IndexedAs(f.Field, f.Value) {
+		return false
 	}
 	return (f.From.IsZero() || !ev.ReceivedAt.Before(f.From)) && (f.To.IsZero() || ev.ReceivedAt.Before(f.To))
 }

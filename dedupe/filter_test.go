@@ -30,7 +30,8 @@ func TestGlob(t *testing.T) {
 func TestFilter(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	rec := &dedupe.Record{
-		Event:      event.Event{Source: "shop", Type: "order.paid", ID: "evt", ReceivedAt: at},
+		Event: event.Event{Source: "shop", Type: "order.paid", ID: "evt", ReceivedAt: at,
+			Index: []event.Field{{Name: "customer", Value: "cus_9"}, {Name: "note", Value: ""}}},
 		Status:     event.StatusDead,
 		Deliveries: []event.Delivery{{Target: "billing", State: event.Dead}, {Target: "crm", State: event.Delivered}},
 	}
@@ -52,6 +53,10 @@ func TestFilter(t *testing.T) {
 		{"state is of deliveries", dedupe.Filter{State: "delivered"}, true, false, true},
 		{"ID", dedupe.Filter{ID: "evt"}, true, true, true},
 		{"other ID", dedupe.Filter{ID: "ev"}, false, false, false},
+		{"field", dedupe.Filter{Field: "customer", Value: "cus_9"}, true, true, true},
+		{"field of another value", dedupe.Filter{Field: "customer", Value: "cus_"}, false, false, false},
+		{"empty field", dedupe.Filter{Field: "note"}, true, true, true},
+		{"no such field", dedupe.Filter{Field: "plan"}, false, false, false},
 		{"from is inclusive", dedupe.Filter{From: at}, true, true, true},
 		{"from later", dedupe.Filter{From: at.Add(1)}, false, false, false},
 		{"to is exclusive", dedupe.Filter{To: at}, false, false, false},

@@ -124,8 +124,12 @@ type Filter struct {
 	State  string // delivery state by name; deliveries only
 	Target string
 	ID     string // the provider's event ID, exact; needs Source to use the index
-	From   time.Time
-	To     time.Time
+	// Field and Value select events of which the indexed field has that value,
+	// exact. They use an index, with or without Source.
+	Field string
+	Value string
+	From  time.Time
+	To    time.Time
 }
 
 // Page is one page of a listing. Next is empty at the end; a page may hold

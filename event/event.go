@@ -3,6 +3,7 @@ package event
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"time"
 )
 
@@ -27,7 +28,8 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Field is one header line, in wire order. A name may occur several times.
+// Field is a name and its value: a header line, in wire order, where a name may
+// occur several times, or one of an event's indexed fields.
 type Field struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -73,6 +75,7 @@ type Event struct {
 	Body       Slice     `json:"body"`
 	Targets    []string  `json:"targets"`          // names, snapshotted at admission; none = unrouted
 	Orders     []Order   `json:"orders,omitempty"` // of each target, by position; nil when it is ordered at none
+	Index      []Field   `json:"index,omitempty"`  // fields it can be found by, as its source had them extracted
 	Answer     Answer    `json:"answer"`
 	Trace      string    `json:"trace"` // traceparent sent to targets
 	Flags      Flags     `json:"flags"`
@@ -106,6 +109,12 @@ func (f Flags) Names() []string {
 		}
 	}
 	return out
+}
+
+// IndexedAs reports whether the event's source had a field of that name
+// extracted, and this was its value.
+func (e *Event) IndexedAs(name, value string) bool {
+	return slices.Contains(e.Index, Field{Name: name, Value: value})
 }
 
 // Has reports whether every flag of g is set.

@@ -261,6 +261,9 @@ func (c *commit) estimate(req *dedupe.Request, ds []dedupe.Decision) int64 {
 		for _, t := range ev.Targets {
 			n += int64(len(t) + 2)
 		}
+		for _, f := range ev.Index {
+			n += int64(len(f.Name)+len(f.Value)) + 64 + entrySize
+		}
 	}
 	return n
 }
@@ -351,7 +354,7 @@ func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
 	return nil
 }
 
-// accept writes a new event, its index entry and its claims, and notes its
+// accept writes a new event, its index entries and its claims, and notes its
 // deliveries.
 func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 	ev := d.Event
@@ -366,6 +369,12 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 	c.sum.add(key, val)
 	if ev.ID != "" {
 		key := append(indexPrefix(cl.n, t, ev.Source, ev.ID), ev.Ref[:]...)
+		if err := c.set(key, newEnc(0).seal(key, 0)); err != nil {
+			return err
+		}
+	}
+	for _, f := range ev.Index {
+		key := fieldKey(cl.n, t, f, ev.Ref)
 		if err := c.set(key, newEnc(0).seal(key, 0)); err != nil {
 			return err
 		}

@@ -35,6 +35,7 @@
 //	e <C> <T> e <ref 16>                   event
 //	e <C> <T> c <ref 16>                   event carried from a dropped bucket because it was open
 //	e <C> <T> i <hash 16> <ref 16>         index: source and event ID to ref
+//	e <C> <T> x <hash 16> <ref 16>         index: name and value of an indexed field to ref (of events at home alone)
 //	e <C> <T> s <ref 16> <target>          state of a delivery (absent: as its first attempt left it, or pending)
 //	e <C> <T> r <ref 16>                   tally of repeats and conflicts
 //	e <C> <T> f <target> 00 <ref 16>       dead delivery; holds its order where others wait for it

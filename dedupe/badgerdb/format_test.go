@@ -52,6 +52,11 @@ func samples() map[string]record {
 	ordered := ev
 	ordered.Orders = []event.Order{event.OrderOf("cus_1", false), 0}
 	put("event-ordered", key, seal(key, func(e *enc) { encodeEvent(e, 9, &ordered) }))
+	fields := ordered
+	fields.Index = []event.Field{{Name: "customer", Value: "cus_9"}, {Name: "plan", Value: "pro"}}
+	put("event-indexed", key, seal(key, func(e *enc) { encodeEvent(e, 9, &fields) }))
+	key = fieldKey(1, 1239, fields.Index[0], ref)
+	put("field", key, newEnc(0).seal(key, 0))
 	key = stateKey(1, 1239, ref, "billing")
 	put("state", key, seal(key, func(e *enc) { encodeState(e, &d) }))
 	rec := recorded{Attempt: a, batch: 9, n: 1, at: at.Add(time.Second)}
@@ -150,6 +155,11 @@ func TestFormatIsRead(t *testing.T) {
 	ordered, _, err := decodeEvent(s["event-ordered"].key, s["event-ordered"].val, ref)
 	if err != nil || ordered.OrderAt("billing") != event.OrderOf("cus_1", false) || ordered.OrderAt("crm") != 0 || ev.Orders != nil {
 		t.Errorf("ordered event: %v %v, without: %v", ordered.Orders, err, ev.Orders)
+	}
+	fields, _, err := decodeEvent(s["event-indexed"].key, s["event-indexed"].val, ref)
+	if err != nil || !fields.IndexedAs("customer", "cus_9") || !fields.IndexedAs("plan", "pro") || fields.Flags != ev.Flags ||
+		fields.OrderAt("billing") != event.OrderOf("cus_1", false) || ev.Index != nil {
+		t.Errorf("indexed event: %+v %v", fields, err)
 	}
 	if string(sealDead(s["dead"].key, event.OrderOf("cus_1", true))) != string(s["dead"].val) {
 		t.Error("a dead delivery that nobody waits for keeps its order")

@@ -30,6 +30,7 @@ const (
 	subState   = 's'
 	subTally   = 'r'
 	subDead    = 'f'
+	subField   = 'x'
 )
 
 func metaKey(name string) []byte { return append([]byte{kindMeta}, name...) }
@@ -72,6 +73,18 @@ func indexPrefix(class uint8, t uint32, source, id string) []byte {
 	frame := binary.BigEndian.AppendUint32(nil, uint32(len(source)))
 	sum := sha256.Sum256(append(append(frame, source...), id...))
 	return append(append(bucketPrefix(kindEvent, class, t), subIndex), sum[:16]...)
+}
+
+// fieldPrefix is below a bucket's prefix: the index is read bucket by bucket,
+// newest event first.
+func fieldPrefix(name, value string) []byte {
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(name)))
+	sum := sha256.Sum256(append(append(frame, name...), value...))
+	return append([]byte{subField}, sum[:16]...)
+}
+
+func fieldKey(class uint8, t uint32, f event.Field, ref event.Ref) []byte {
+	return append(append(bucketPrefix(kindEvent, class, t), fieldPrefix(f.Name, f.Value)...), ref[:]...)
 }
 
 func bodyKey(class uint8, t uint32, request event.Ref, chunk uint16) []byte {
@@ -158,7 +171,7 @@ func keyText(key []byte) string {
 
 func eventKeyText(key []byte) string {
 	name := map[byte]string{subEvent: "event", subCarried: "carried event", subIndex: "index entry",
-		subState: "delivery state", subTally: "tally", subDead: "dead-letter entry"}[key[bucketSize]]
+		subState: "delivery state", subTally: "tally", subDead: "dead-letter entry", subField: "entry of an indexed field"}[key[bucketSize]]
 	where := fmt.Sprintf("(bucket %d.%d)", key[1], bucketNumber(key))
 	tail := key[bucketSize+1:]
 	if key[bucketSize] == subDead {
@@ -166,7 +179,7 @@ func eventKeyText(key []byte) string {
 			tail = tail[i+1:]
 		}
 	}
-	if key[bucketSize] == subIndex && len(tail) == 32 {
+	if (key[bucketSize] == subIndex || key[bucketSize] == subField) && len(tail) == 32 {
 		tail = tail[16:]
 	}
 	if len(tail) < 16 {

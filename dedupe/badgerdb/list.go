@@ -44,10 +44,12 @@ func (l *refList) peek() (event.Ref, bool) {
 func (l *refList) next()  { *l = (*l)[1:] }
 func (l *refList) close() {}
 
-// classScan is a newest over the event records of a class, bucket by bucket.
+// classScan is a newest over the event records of a class, bucket by bucket, or
+// over the entries of an indexed field's value.
 type classScan struct {
 	txn     *badger.Txn
 	class   class
+	kind    []byte   // what of a bucket: subEvent, or a fieldPrefix
 	buckets []uint32 // left to do, newest last
 	below   event.Ref
 	it      *badger.Iterator
@@ -63,8 +65,9 @@ func (s *classScan) peek() (event.Ref, bool) {
 			s.buckets = s.buckets[:len(s.buckets)-1]
 		}
 		if s.it.Valid() {
-			ref, _, ok := refOf(s.it.Item().Key())
-			if ok {
+			var ref event.Ref
+			if key := s.it.Item().Key(); len(key) == bucketSize+len(s.kind)+len(ref) {
+				copy(ref[:], key[bucketSize+len(s.kind):])
 				return ref, true
 			}
 		}
@@ -76,7 +79,7 @@ func (s *classScan) peek() (event.Ref, bool) {
 func (s *classScan) open(t uint32) {
 	opt := badger.DefaultIteratorOptions
 	opt.Reverse, opt.PrefetchValues = true, false
-	opt.Prefix = append(bucketPrefix(kindEvent, s.class.n, t), subEvent)
+	opt.Prefix = append(bucketPrefix(kindEvent, s.class.n, t), s.kind...)
 	s.it = s.txn.NewIterator(opt)
 	seek := append([]byte(nil), opt.Prefix...)
 	if s.below.IsZero() || s.class.metaT(s.below) > t {
@@ -137,9 +140,13 @@ func (db *DB) walk(txn *badger.Txn, f dedupe.Filter, below event.Ref) (merged, e
 	if err != nil {
 		return nil, err
 	}
-	m := merged{descending(carried, below)}
+	m := merged{descending(carried, below)} // they are few, and in no index of fields
+	kind := []byte{subEvent}
+	if f.Field != "" {
+		kind = fieldPrefix(f.Field, f.Value)
+	}
 	for _, c := range *db.classes.Load() {
-		m = append(m, &classScan{txn: txn, class: c, below: below,
+		m = append(m, &classScan{txn: txn, class: c, kind: kind, below: below,
 			buckets: db.liveBuckets(txn, kindEvent, c, db.clock.now().UnixMilli())})
 	}
 	return m, nil
@@ -162,7 +169,7 @@ func (db *DB) candidates(txn *badger.Txn, f dedupe.Filter) ([]event.Ref, bool, e
 	if f.ID != "" && f.Source != "" {
 		return db.indexed(txn, f.Source, f.ID), true, nil
 	}
-	if f.State != event.Dead.String() && f.Status != event.StatusDead {
+	if f.Field != "" || f.State != event.Dead.String() && f.Status != event.StatusDead {
 		return nil, false, nil
 	}
 	var refs []event.Ref

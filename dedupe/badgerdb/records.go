@@ -8,6 +8,9 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
+// indexedFlag stands beside the flags of an event that has indexed fields.
+const indexedFlag = 1 << 16
+
 func encodeEvent(e *enc, batch uint64, ev *event.Event) {
 	e.uint(batch)
 	e.str(ev.Source)
@@ -38,8 +41,19 @@ func encodeEvent(e *enc, batch uint64, ev *event.Event) {
 	e.str(ev.Answer.ContentType)
 	e.bytes(ev.Answer.Body)
 	e.str(ev.Trace)
-	e.uint(uint64(ev.Flags))
+	flags := uint64(ev.Flags)
+	if len(ev.Index) > 0 {
+		flags |= indexedFlag
+	}
+	e.uint(flags)
 	e.raw(ev.Related[:])
+	if len(ev.Index) > 0 {
+		e.uint(uint64(len(ev.Index)))
+		for _, f := range ev.Index {
+			e.str(f.Name)
+			e.str(f.Value)
+		}
+	}
 	for _, o := range ev.Orders { // nothing for an event that is ordered at no target
 		e.order(o)
 	}
@@ -57,12 +71,7 @@ func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, 
 	ev.Caller, ev.Secret, ev.Key = d.str(), d.str(), d.str()
 	ev.ReceivedAt = d.time()
 	ev.Method, ev.Path, ev.Query = d.str(), d.str(), d.str()
-	if n := d.count(); n > 0 {
-		ev.Header = make([]event.Field, n)
-		for i := range ev.Header {
-			ev.Header[i] = event.Field{Name: d.str(), Value: d.str()}
-		}
-	}
+	ev.Header = d.fields()
 	d.raw(ev.BodyHash[:])
 	d.raw(ev.Body.Request[:])
 	ev.Body.Offset, ev.Body.Length = int64(d.uint()), int64(d.uint())
@@ -74,8 +83,12 @@ func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, 
 	}
 	ev.Answer = event.Answer{Status: int(d.uint()), ContentType: d.str(), Body: d.bytes()}
 	ev.Trace = d.str()
-	ev.Flags = event.Flags(d.uint())
+	flags := d.uint()
+	ev.Flags = event.Flags(flags)
 	d.raw(ev.Related[:])
+	if flags&indexedFlag != 0 {
+		ev.Index = d.fields()
+	}
 	if n := len(ev.Targets); n > 0 && len(d.b) > 0 {
 		ev.Orders = make([]event.Order, n)
 		for i := range ev.Orders {
@@ -83,6 +96,18 @@ func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, 
 		}
 	}
 	return ev, batch, d.end(key)
+}
+
+func (d *dec) fields() []event.Field {
+	n := d.count()
+	if n == 0 {
+		return nil
+	}
+	out := make([]event.Field, n)
+	for i := range out {
+		out[i] = event.Field{Name: d.str(), Value: d.str()}
+	}
+	return out
 }
 
 func encodeState(e *enc, s *event.Delivery) {

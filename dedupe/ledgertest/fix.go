@@ -328,8 +328,11 @@ func sameEvent(got, want event.Event) string {
 	if !slices.Equal(got.Orders, want.Orders) {
 		return fmt.Sprintf("orders %v, want %v", got.Orders, want.Orders)
 	}
+	if !slices.Equal(got.Index, want.Index) {
+		return fmt.Sprintf("indexed fields %v, want %v", got.Index, want.Index)
+	}
 	for _, ev := range [...]*event.Event{&got, &want} {
-		ev.ReceivedAt, ev.Answer.Body, ev.Header, ev.Targets, ev.Orders = time.Time{}, nil, nil, nil, nil
+		ev.ReceivedAt, ev.Answer.Body, ev.Header, ev.Targets, ev.Orders, ev.Index = time.Time{}, nil, nil, nil, nil, nil
 	}
 	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
 		return "got  " + g + "\nwant " + w

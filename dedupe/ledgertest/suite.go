@@ -98,6 +98,7 @@ func Run(t *testing.T, h Harness) {
 		{"lease", leaseTests()},
 		{"order", orderTests()},
 		{"account", accountTests()},
+		{"index", indexTests()},
 		{"upkeep", upkeepTests()},
 		{"notes", noteTests()},
 		{"tail", tailTests()},
