@@ -182,13 +182,14 @@ func (b *bundle) clientWith(token string) *admin.Client {
 }
 
 // accept puts one event into the ledger.
-func (b *bundle) accept(source, id, body string) event.Ref {
+func (b *bundle) accept(source, id, body string, index ...event.Field) event.Ref {
 	b.t.Helper()
 	req := &dedupe.Request{Body: []byte(body), Items: []dedupe.Item{{
 		Event: event.Event{
 			Source: source, Provider: source, ID: id, Type: "thing.done", ReceivedAt: b.clock.now(), Method: "POST",
 			Header:   []event.Field{{Name: "X-Signature", Value: "CANARY-SIGNATURE"}},
 			BodyHash: event.HashOf([]byte(body)), Body: event.Slice{Length: int64(len(body))}, Targets: []string{"billing"},
+			Index: index,
 		},
 		RawID: id, HasClaim: true, Claim: dedupe.KeyOf(dedupe.KindID, source, "", id), Window: time.Hour,
 	}}}

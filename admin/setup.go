@@ -1,6 +1,9 @@
 package admin
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Setup is what the pages show of the configuration in effect: redacted, and
 // read-only.
@@ -38,6 +41,7 @@ type SourceSetup struct {
 	Handshake  bool // the provider asks before it sends
 	Targets    []string
 	Routes     []RouteSetup
+	Fields     []string // names of its indexed fields, sorted
 }
 
 // RouteSetup is a target for some types of event.
@@ -83,6 +87,16 @@ func (s *Setup) source(name string) *SourceSetup {
 		}
 	}
 	return &SourceSetup{Name: name}
+}
+
+// fields are the names of the indexed fields of all sources, sorted.
+func (s *Setup) fields() []string {
+	var out []string
+	for i := range s.Sources {
+		out = append(out, s.Sources[i].Fields...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (s *Setup) target(name string) *TargetSetup {

@@ -61,13 +61,16 @@ type eventsData struct {
 	Empty   bool   // there are no events at all
 	Several []eventRow
 	States  []string
+	Fields  []string // names of the indexed fields of all sources
+	Where   bool     // there is a field to search by
+	Indexed bool     // an event on the page has one
 }
 
 // eventArgs reads the filter of the address. Empty fields are those of a form
 // that was sent with nothing in them.
 func eventArgs(v url.Values) Filter {
 	get := func(name string) string { return field(v, name) }
-	return Filter{Source: get("source"), Type: get("type"), Status: get("status"), Target: get("target"), ID: get("id"),
+	return Filter{Source: get("source"), Type: get("type"), Status: get("status"), Target: get("target"), ID: get("id"), Where: get("where"),
 		From: get("from"), To: get("to"), Since: get("since")}
 }
 
@@ -91,6 +94,8 @@ func (a *Admin) eventsPage(v *view) error {
 		d.Targets = append(d.Targets, v.snap.targets[i].Name)
 	}
 	d.States = []string{"pending", "delivered", "dead", "cancelled", "unrouted"}
+	d.Fields = v.setup.fields()
+	d.Where = len(d.Fields) > 0 || d.Args.Where != ""
 	d.Quick = v.quick()
 	d.Self = d.Args.Values().Encode()
 	d.Filter = filterWords(d.Args)
@@ -120,6 +125,7 @@ func (a *Admin) fillEvents(v *view, d *eventsData, q audit.Query) error {
 		return err
 	}
 	d.Rows = v.eventRows(page.Items)
+	d.Indexed = indexed(d.Rows)
 	if q.Cursor != "" {
 		d.Newest = "/events?" + d.Self
 	} else if len(page.Items) > 0 {
@@ -155,6 +161,7 @@ func (a *Admin) findEvent(v *view, d eventsData) error {
 				d.Several = append(d.Several, v.eventRows([]Event{ev})...)
 			}
 		}
+		d.Indexed = indexed(d.Several)
 	case errors.Is(err, dedupe.ErrPruned):
 		d.Wrong = "this event is gone: retention took it"
 	case errors.Is(err, dedupe.ErrNotFound):
@@ -178,6 +185,11 @@ func (v *view) eventRows(items []Event) []eventRow {
 		out = append(out, r)
 	}
 	return out
+}
+
+// indexed reports whether any of the events has an indexed field.
+func indexed(rows []eventRow) bool {
+	return slices.ContainsFunc(rows, func(r eventRow) bool { return len(r.Index) > 0 })
 }
 
 // stateGroups folds deliveries by state, the worst first.
@@ -216,7 +228,7 @@ func (v *view) quick() []link {
 // filterWords is a filter as a person reads it.
 func filterWords(a Filter) string {
 	var out []string
-	for _, name := range []string{"id", "type", "source", "target", "status", "since", "from", "to"} {
+	for _, name := range []string{"id", "where", "type", "source", "target", "status", "since", "from", "to"} {
 		if s := a.Values().Get(name); s != "" {
 			out = append(out, name+" = "+shown(s))
 		}
@@ -237,6 +249,7 @@ func widen(a Filter) []link {
 	drop("drop the time", func(f *Filter) { f.Since, f.From, f.To = "", "", "" })
 	drop("drop the state", func(f *Filter) { f.Status = "" })
 	drop("drop the target", func(f *Filter) { f.Target = "" })
+	drop("drop the field", func(f *Filter) { f.Where = "" })
 	drop("drop the type", func(f *Filter) { f.Type = "" })
 	drop("drop the source", func(f *Filter) { f.Source = "" })
 	return out

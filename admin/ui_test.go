@@ -594,3 +594,38 @@ func TestAuditPages(t *testing.T) {
 		t.Errorf("without a log = %d %s", status, body)
 	}
 }
+
+func TestFindByField(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *admin.Config) {
+		c.Setup = func() admin.Setup {
+			return admin.Setup{Sources: []admin.SourceSetup{{Name: "stripe", Fields: []string{"customer"}}}}
+		}
+	})
+	b.accept("stripe", "evt_1", "{}", event.Field{Name: "customer", Value: "cus_9&<b>"})
+	b.accept("stripe", "evt_2", "{}", event.Field{Name: "customer", Value: "cus_8"})
+	r := signIn(b, token)
+	_, body := r.get("/events")
+	for _, want := range []string{`name="where"`, `<option value="customer=">`, `href="/events?where=customer%3Dcus_9%26%3cb%3e"`, "cus_9&amp;&lt;b&gt;", ">Fields</th>"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s on the page: %s", want, body)
+		}
+	}
+	_, body = r.get("/events?where=customer%3Dcus_9%26%3cb%3e")
+	if strings.Count(body, `class="ty"`) != 1 || strings.Contains(body, "cus_8") || !strings.Contains(body, "where = customer=cus_9") {
+		t.Errorf("searching by field: %s", body)
+	}
+	if _, body := r.get("/events?where=customer%3Dnone"); !strings.Contains(body, "drop the field") {
+		t.Errorf("nothing found: %s", body)
+	}
+	if status, body := r.get("/events?where=customer"); status != 400 || !strings.Contains(body, "want NAME=VALUE") {
+		t.Errorf("a field without a value = %d %s", status, body)
+	}
+	if _, body := r.get("/events/evt_2"); !strings.Contains(body, `<dt>customer</dt><dd class="m"><a href="/events?where=customer%3Dcus_8">cus_8</a>`) {
+		t.Errorf("an event with a field: %s", body)
+	}
+	page, err := b.client.Events(t.Context(), admin.Filter{Where: "customer=cus_8"}, "", 10)
+	if err != nil || len(page.Items) != 1 || page.Items[0].Index["customer"] != "cus_8" {
+		t.Errorf("over the API: %+v %v", page, err)
+	}
+}

@@ -57,7 +57,7 @@ func (q Query) sum(payload []byte) string {
 	f := q.Filter
 	h := sha256.New()
 	for _, s := range []string{
-		"onceward cursor 1", string(q.Kind), f.Source, f.Type, string(f.Status), f.State, f.Target, f.ID, string(payload),
+		"onceward cursor 1", string(q.Kind), f.Source, f.Type, string(f.Status), f.State, f.Target, f.ID, f.Field, f.Value, string(payload),
 	} {
 		h.Write([]byte(s))
 		h.Write([]byte{0xff}) // in no valid UTF-8, so that fields cannot run together

@@ -49,7 +49,8 @@ type Args struct {
 	Status string `json:"status,omitempty"` // of the event
 	State  string `json:"state,omitempty"`  // of the delivery; not for a list of events
 	Target string `json:"target,omitempty"`
-	ID     string `json:"id,omitempty"` // the provider's event ID, exact
+	ID     string `json:"id,omitempty"`    // the provider's event ID, exact
+	Where  string `json:"where,omitempty"` // NAME=VALUE of an indexed field, exact
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
 	Since  string `json:"since,omitempty"`
@@ -59,7 +60,7 @@ type Args struct {
 func (a *Args) fields() []field {
 	return []field{
 		{"source", &a.Source}, {"type", &a.Type}, {"status", &a.Status}, {"state", &a.State},
-		{"target", &a.Target}, {"id", &a.ID}, {"from", &a.From}, {"to", &a.To}, {"since", &a.Since},
+		{"target", &a.Target}, {"id", &a.ID}, {"where", &a.Where}, {"from", &a.From}, {"to", &a.To}, {"since", &a.Since},
 	}
 }
 
@@ -150,6 +151,12 @@ func (a Args) Query(kind Kind, now time.Time) (Query, error) {
 	}
 	if a.ID != "" {
 		f.ID, _ = dedupe.FrameID(a.ID)
+	}
+	if a.Where != "" {
+		var ok bool
+		if f.Field, f.Value, ok = strings.Cut(a.Where, "="); !ok || f.Field == "" {
+			return Query{}, invalid("where %q: want NAME=VALUE of an indexed field, as in customer=cus_9", a.Where)
+		}
 	}
 	from := a.From
 	if a.Since != "" {

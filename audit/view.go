@@ -10,33 +10,35 @@ import (
 // Event is the view of an event that people and programs get: masked, flat,
 // its field names a contract. Zero times are left out of its JSON.
 type Event struct {
-	Ref        event.Ref      `json:"ref"`
-	Source     string         `json:"source"`
-	Provider   string         `json:"provider"`
-	ID         string         `json:"event_id"`
-	Type       string         `json:"type"`
-	Caller     string         `json:"caller,omitempty"`
-	Secret     string         `json:"secret,omitempty"` // label of the secret that matched
-	Key        string         `json:"key"`              // idempotency key sent to targets
-	ReceivedAt time.Time      `json:"received_at"`
-	Method     string         `json:"method"`
-	Path       string         `json:"path,omitempty"`
-	Query      string         `json:"query,omitempty"` // masked
-	Header     []event.Field  `json:"header"`          // masked
-	BodySHA256 event.Hash     `json:"body_sha256"`
-	BodyBytes  int64          `json:"body_bytes"`
-	BodyPruned bool           `json:"body_pruned"`
-	Answered   int            `json:"answered"` // status the provider was given
-	Trace      string         `json:"trace,omitempty"`
-	Flags      []string       `json:"flags"`
-	Related    event.Ref      `json:"related,omitzero"` // the earlier event of a conflict or guard hit
-	Status     event.Status   `json:"status"`
-	Unrouted   event.Unrouted `json:"unrouted_reason,omitempty"` // why it has no target; "" when it has one
-	Targets    []string       `json:"targets"`
-	Deliveries []Delivery     `json:"deliveries"`
-	Repeats    uint64         `json:"repeats"`
-	Conflicts  uint64         `json:"conflicts"`
-	RepeatedAt time.Time      `json:"repeated_at,omitzero"` // of the last repeat or conflict
+	Ref        event.Ref     `json:"ref"`
+	Source     string        `json:"source"`
+	Provider   string        `json:"provider"`
+	ID         string        `json:"event_id"`
+	Type       string        `json:"type"`
+	Caller     string        `json:"caller,omitempty"`
+	Secret     string        `json:"secret,omitempty"` // label of the secret that matched
+	Key        string        `json:"key"`              // idempotency key sent to targets
+	ReceivedAt time.Time     `json:"received_at"`
+	Method     string        `json:"method"`
+	Path       string        `json:"path,omitempty"`
+	Query      string        `json:"query,omitempty"` // masked
+	Header     []event.Field `json:"header"`          // masked
+	BodySHA256 event.Hash    `json:"body_sha256"`
+	BodyBytes  int64         `json:"body_bytes"`
+	BodyPruned bool          `json:"body_pruned"`
+	Answered   int           `json:"answered"` // status the provider was given
+	// Index are the fields it can be found by, by name.
+	Index      map[string]string `json:"index,omitempty"`
+	Trace      string            `json:"trace,omitempty"`
+	Flags      []string          `json:"flags"`
+	Related    event.Ref         `json:"related,omitzero"` // the earlier event of a conflict or guard hit
+	Status     event.Status      `json:"status"`
+	Unrouted   event.Unrouted    `json:"unrouted_reason,omitempty"` // why it has no target; "" when it has one
+	Targets    []string          `json:"targets"`
+	Deliveries []Delivery        `json:"deliveries"`
+	Repeats    uint64            `json:"repeats"`
+	Conflicts  uint64            `json:"conflicts"`
+	RepeatedAt time.Time         `json:"repeated_at,omitzero"` // of the last repeat or conflict
 }
 
 // Detail is an Event with all its attempts.
@@ -101,6 +103,12 @@ func viewEvent(rec *dedupe.Record) Event {
 	}
 	if rec.Status == event.StatusUnrouted {
 		v.Unrouted = ev.Unrouted()
+	}
+	for _, f := range ev.Index {
+		if v.Index == nil {
+			v.Index = make(map[string]string, len(ev.Index))
+		}
+		v.Index[f.Name] = f.Value
 	}
 	for i, d := range rec.Deliveries {
 		v.Deliveries[i] = viewRow(&dedupe.DeliveryRow{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -106,6 +107,9 @@ func writeDetail(w io.Writer, d admin.Detail) error {
 	t.add("verified by secret", dash(d.Secret))
 	t.add("body", fmt.Sprintf("%s, sha256 %s", bodySize(d.Event), d.BodySHA256))
 	t.add("idempotency key", d.Key)
+	for _, name := range slices.Sorted(maps.Keys(d.Index)) {
+		t.add("field "+name, d.Index[name])
+	}
 	t.add("repeats, conflicts", fmt.Sprintf("%d, %d; last %s", d.Repeats, d.Conflicts, stamp(d.RepeatedAt)))
 	if !d.Related.IsZero() {
 		t.add("related event", d.Related.String())

@@ -15,6 +15,7 @@ func (f *filterFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Type, "type", "", "only of this event `type`; * stands for any text")
 	fs.StringVar(&f.Target, "target", "", "only bound for this `target`")
 	fs.StringVar(&f.ID, "id", "", "only with this event `ID` of the provider")
+	fs.StringVar(&f.Where, "where", "", "only with this value of an indexed field, as in `customer=cus_9`")
 	fs.StringVar(&f.From, "from", "", "not older than `time`: RFC 3339, or an age as in 24h or 7d")
 	fs.StringVar(&f.To, "to", "", "older than `time`")
 	fs.StringVar(&f.Since, "since", "", "another word for --from; `time` as there")

@@ -23,6 +23,7 @@ func (c *checker) sources() {
 		c.formerly(n, "source", s.Formerly, seen, claimed)
 		c.sourcePath(s, n)
 		c.sourceRoutes(s, n)
+		c.sourceIndex(s, n)
 		if row, ok := c.sourceRow(s, n); ok {
 			c.sourcePolicy(s, n, row)
 			c.sourceVerifier(s, n, row)

@@ -176,6 +176,11 @@ type SourceConfig struct {
 	SyncConfig
 	// Retention replaces the general one, field by field.
 	Retention RetentionConfig `toml:"retention,omitzero"`
+	// Index are fields by which events are found, by name: source, type, id,
+	// caller, header:NAME, query:NAME, or a path in the JSON body. At most 8;
+	// values are scalars of at most 256 bytes, others are left out. It counts
+	// for events accepted from then on. Everyone who may list events sees them.
+	Index map[string]string `toml:"index,omitempty"`
 
 	row      verify.Row
 	made     verify.Config    // what the file says of the verifier

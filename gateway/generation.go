@@ -32,6 +32,9 @@ func build(cfg *Config, old *generation, fetch func(source string) verify.Fetche
 			s.Orders, err = cfg.orders()
 		}
 		if err == nil {
+			s.Index, err = cfg.Sources[i].index()
+		}
+		if err == nil {
 			s.Sync = cfg.Sources[i].sync(cfg)
 			s.Verifier, err = gen.verifier(&cfg.Sources[i], old, fetch)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,7 @@ func (g *Gateway) sourceSetup(cfg *Config, s *SourceConfig) admin.SourceSetup {
 	for _, sec := range s.Secrets {
 		out.Secrets = append(out.Secrets, admin.SecretSetup{ID: sec.ID, NotBefore: sec.NotBefore, NotAfter: sec.NotAfter, Missing: sec.unset})
 	}
+	out.Fields = slices.Sorted(maps.Keys(s.Index))
 	for _, r := range s.Routes {
 		out.Routes = append(out.Routes, admin.RouteSetup{Target: r.Target, Types: r.Types})
 	}

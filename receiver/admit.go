@@ -113,6 +113,10 @@ func (c *call) route(ev *event.Event, body []byte) {
 	ev.Targets = to.Targets
 	ev.Flags |= to.Flags
 	ev.Orders = c.src.src.orders(ev, c.req.Header, body)
+	var left int
+	if ev.Index, left = c.src.src.Index.of(ev, c.req.Header, body); left > 0 {
+		c.src.st.leftOut.Add(float64(left))
+	}
 	if to.Fault == nil {
 		return
 	}

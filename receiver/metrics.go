@@ -84,6 +84,7 @@ type metrics struct {
 	hits         *prometheus.CounterVec
 	conflicts    *prometheus.CounterVec
 	filterErrors *prometheus.CounterVec
+	leftOut      *prometheus.CounterVec
 	panics       prometheus.Counter
 }
 
@@ -112,6 +113,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			"source", "secret"),
 		hits:         counter("onceward_dedupe_hits_total", "Events recognised as repeats.", "source"),
 		filterErrors: counter("onceward_route_filter_errors_total", "Events of which a route's condition had no result, which is no match.", "source"),
+		leftOut:      counter("onceward_ingest_index_left_out_total", "Values of indexed fields left out: no scalar, or too long.", "source"),
 		conflicts:    counter("onceward_dedupe_body_conflicts_total", "Events whose ID was known with another body.", "source"),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_ingest_panics_total", Help: "Requests answered 500 because of a fault in the gateway.",
@@ -121,7 +123,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.refused, m.duration, m.bytes, m.inFlight, m.last, m.secrets,
-		m.hits, m.conflicts, m.filterErrors, m.panics} {
+		m.hits, m.conflicts, m.filterErrors, m.leftOut, m.panics} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register ingest metrics: %w", err)
 		}

@@ -45,6 +45,7 @@ type Source struct {
 	Guard     dedupe.Guard    // replay guard; off, whatever the row says
 	Keys      *dedupe.KeyTemplate
 	Retention dedupe.Retention
+	Index     *Index // what its events are found by; nothing
 
 	Routes      []Route
 	Conditions  Conditions       // may be nil when no route has a condition

@@ -22,7 +22,8 @@ type state struct {
 	hits         prometheus.Counter
 	conflict     prometheus.Counter
 	filterErrors prometheus.Counter
-	lastNew      atomic.Int64 // Unix nanoseconds; 0 for never
+	leftOut      prometheus.Counter // values of indexed fields
+	lastNew      atomic.Int64       // Unix nanoseconds; 0 for never
 
 	waiting waiting // requests that may wait for keys
 
@@ -56,7 +57,7 @@ func newState(m *metrics, name string) *state {
 		name: name, m: m, refused: map[string]*refusedTally{},
 		bytes: m.bytes.WithLabelValues(name), last: m.last.WithLabelValues(name),
 		hits: m.hits.WithLabelValues(name), conflict: m.conflicts.WithLabelValues(name),
-		filterErrors: m.filterErrors.WithLabelValues(name),
+		filterErrors: m.filterErrors.WithLabelValues(name), leftOut: m.leftOut.WithLabelValues(name),
 	}
 	for o := range s.counts {
 		s.counts[o].c = m.requests.WithLabelValues(name, outcomeNames[o])

@@ -34,3 +34,26 @@ func (p Path) Find(doc []byte) (string, bool) {
 	s, n := scalar(gjson.GetBytes(doc, p.path))
 	return s, n == once
 }
+
+// FindEach calls found for every path at which doc, a JSON text, holds
+// something but null: with the value as Find gives it, or with "" and false
+// when it is an object or a list. It calls nothing for a text that is not JSON
+// or nests deeper than MaxDepth. The zero Path finds nothing.
+func FindEach(doc []byte, paths []Path, found func(i int, value string, scalar bool)) {
+	checked := false
+	for i, p := range paths {
+		if p.path == "" {
+			continue
+		}
+		if !checked && checkJSON(doc) != jsonValid {
+			return
+		}
+		checked = true
+		r := gjson.GetBytes(doc, p.path)
+		if s, n := scalar(r); n == once {
+			found(i, s, true)
+		} else if r.Type == gjson.JSON {
+			found(i, "", false)
+		}
+	}
+}

@@ -54,6 +54,7 @@ func BenchmarkMillion(b *testing.B) {
 	db = start(b, killed) // returns when the schedule is whole
 	b.ReportMetric(float64(time.Since(started).Milliseconds()), "schedule-ms")
 	pages(b, db)
+	finds(b, db, events)
 
 	offset = 20 * time.Hour // twice, so that the clock is not held as far ahead
 	for range 60 {
@@ -76,6 +77,9 @@ func BenchmarkMillion(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// customers is how many the events of the benchmark have in turn.
+const customers = 50_000
+
 // fill accepts n events and delivers all but the last open ones.
 func fill(b *testing.B, db *running, n, open int) {
 	b.Helper()
@@ -85,6 +89,7 @@ func fill(b *testing.B, db *running, n, open int) {
 		for j := range 500 {
 			r := request("bench", fmt.Sprint("evt_", i+j), fmt.Sprintf(`{"id":%d,"pad":%q}`, i+j, pad), "t")
 			r.Items[0].Window = 30 * 24 * time.Hour
+			r.Items[0].Event.Index = []event.Field{{Name: "customer", Value: fmt.Sprint("cus_", (i+j)%customers)}, {Name: "plan", Value: "pro"}}
 			batch.Requests = append(batch.Requests, r)
 		}
 		if i < n-open {
@@ -154,4 +159,30 @@ func pages(b *testing.B, db *running) {
 		}
 	}
 	b.ReportMetric(float64(time.Since(started).Microseconds())/rounds, "lookup-µs")
+}
+
+// finds reports what a page of one customer's events costs, and of a value that
+// all events have.
+func finds(b *testing.B, db *running, n int) {
+	b.Helper()
+	const rounds = 20
+	for _, tt := range []struct {
+		metric string
+		field  func(int) event.Field
+		want   int
+	}{
+		{"where-µs", func(i int) event.Field { return event.Field{Name: "customer", Value: fmt.Sprint("cus_", i*2_000)} }, min(50, n/customers)},
+		{"where-all-µs", func(int) event.Field { return event.Field{Name: "plan", Value: "pro"} }, 50},
+		{"where-none-µs", func(int) event.Field { return event.Field{Name: "plan", Value: "none"} }, 0},
+	} {
+		started := time.Now()
+		for i := range rounds {
+			f := tt.field(i)
+			p, err := db.Events(b.Context(), dedupe.Filter{Field: f.Name, Value: f.Value}, "", 50)
+			if err != nil || len(p.Items) != tt.want {
+				b.Fatal(f, len(p.Items), err)
+			}
+		}
+		b.ReportMetric(float64(time.Since(started).Microseconds())/rounds, tt.metric)
+	}
 }
