@@ -44,7 +44,6 @@ type logFile struct {
 	heads []uint64 // of whole transactions, in the order of writing
 	stop  int      // where the first entry stands that does not verify
 	rest  int      // bytes from there on, less the zeros at the end
-	err   error
 }
 
 // precheck refuses a ledger of which Badger would make less than there is.
