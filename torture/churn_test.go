@@ -68,7 +68,7 @@ func (o *operator) stop() {
 // TestCrashChurn kills a gateway with everything under way: intake, forwarding,
 // replays, reloads, retention that carries and drops, and starts.
 func TestCrashChurn(t *testing.T) {
-	cycles := count(t, "TORTURE_CHURN", 25)
+	cycles := count(t, "TORTURE_CHURN", 15)
 	if long() {
 		cycles = count(t, "TORTURE_CHURN", 100)
 	}
