@@ -201,8 +201,7 @@ func TestConstantTime(t *testing.T) {
 // outliving lists the places where a request's echo.Context goes to something
 // that may outlive the handler: Echo gives it to the next request then.
 func outliving(f *ast.File) (found []ast.Node) {
-	var look func(params *ast.FieldList, body *ast.BlockStmt)
-	look = func(params *ast.FieldList, body *ast.BlockStmt) {
+	look := func(params *ast.FieldList, body *ast.BlockStmt) {
 		if params == nil || body == nil {
 			return
 		}

@@ -32,6 +32,12 @@
 // root and loop devices; where there are none the test fails and says so,
 // unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
 //
+// The edge tests (TestEdge...) stand at the public listener: requests read in
+// two ways, slow senders, floods, bombs, overload, resets, HTTP/2, same-ID
+// storms, reloads, stops, leaks. TestCanary makes every secret a text of its own
+// and looks for them in all the gateway says; every other test's logs are
+// searched as well.
+//
 // Every fault has a control, a test whose name begins with TestControl: a build
 // that breaks one promise, or a guard taken away, must be noticed.
 package main

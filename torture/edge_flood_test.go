@@ -23,7 +23,7 @@ import (
 // budget is what the gateway under test may hold in memory that no file backs:
 // its memory_limit, and the body bytes in flight beside it, with a fifth on
 // top.
-const budget = (256<<20 + 64<<20) * 6 / 5
+const budget = (512<<20 + 64<<20) * 6 / 5
 
 // dribbler sends a request a byte at a time on a connection of its own until
 // the gateway ends it, and says how long that took.
@@ -299,15 +299,15 @@ func TestControlEdgeBombs(t *testing.T) {
 }
 
 // overload sends from far more connections than the gateway serves at once,
-// bodies of 256 KiB, each its own event, until the time is up.
-func overload(e *edge, senders int, d time.Duration) (acked map[string]bool, refused int, faults []string) {
+// bodies of that size, each its own event, until the time is up.
+func overload(e *edge, senders, size int, d time.Duration) (acked map[string]bool, refused int, faults []string) {
 	ctx := within(e.t, d)
 	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: senders, DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	acked = map[string]bool{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	body := noise(256 << 10)
+	body := noise(size)
 	for s := range senders {
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
@@ -348,7 +348,7 @@ func TestEdgeOverload(t *testing.T) {
 	if long() {
 		d = time.Minute
 	}
-	acked, refused, faults := overload(e, 600, d)
+	acked, refused, faults := overload(e, 600, 256<<10, d)
 	over := time.Now()
 	for _, f := range faults {
 		t.Error(f)
@@ -387,7 +387,7 @@ func TestControlEdgeOverload(t *testing.T) {
 	e.configure("", e2signed())
 	e.boot()
 	peak := e.watch()
-	_, refused, _ := overload(e, 2000, 4*time.Second)
+	_, refused, _ := overload(e, 2000, 1<<20, 6*time.Second)
 	p := peak()
 	noticed(t, "no bounds on bodies and queues", 0, p > budget, fmt.Sprintf("%d MiB of memory, budget %d, refused %d", p>>20, int64(budget)>>20, refused))
 }

@@ -80,7 +80,7 @@ func (e *edge) configure(general, parts string) {
 }
 
 func (e *edge) text(general, parts string) string {
-	return fmt.Sprintf("listen = %q\n%s\n[admin]\nlisten = %q\ntoken_file = %q\n[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\nmemory_limit = \"256MiB\"\n[log]\nlevel = \"info\"\nformat = \"json\"\n%s",
+	return fmt.Sprintf("listen = %q\n%s\n[admin]\nlisten = %q\ntoken_file = %q\n[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\nmemory_limit = \"512MiB\"\n[log]\nlevel = \"info\"\nformat = \"json\"\n%s",
 		e.p.Public, general, e.p.Admin, filepath.Join(e.dir, "admin.token"), filepath.Join(e.dir, "data"), parts)
 }
 
@@ -217,23 +217,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// anonymous is the process's memory that no file backs, in bytes, and fds its
-// open descriptors.
-func (e *edge) anonymous() int64 {
-	e.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.p.cmd.Process.Pid))
-	must(e.t, err)
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			must(e.t, err)
-			return kb << 10
-		}
-	}
-	e.t.Fatal("no RssAnon in /proc")
-	return 0
-}
-
+// fds is how many descriptors the process has open.
 func (e *edge) fds() int {
 	e.t.Helper()
 	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.p.cmd.Process.Pid))
