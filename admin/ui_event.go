@@ -331,7 +331,7 @@ func (a *Admin) bodyViews(v *view, d *eventData) error {
 	b, err := a.cfg.Account.Body(v.c.Request().Context(), d.Ref)
 	switch {
 	case errors.Is(err, dedupe.ErrPruned):
-		d.BodyLevel, d.BodyNote = "body gone", "Retention took this body. Its hash, headers and attempts remain; it cannot be replayed from here."
+		d.BodyLevel, d.BodyNote = "body gone", "Retention took this body, or its source keeps none after delivery. Its hash, headers and attempts remain; it cannot be replayed from here."
 		return nil
 	case errors.Is(err, dedupe.ErrDamaged):
 		a.cfg.Log.Error("body of an event is damaged", "event", d.Ref, "error", err)

@@ -32,6 +32,21 @@ type Retention struct {
 	Body  time.Duration // the bytes
 	Meta  time.Duration // event, deliveries, index
 	Audit time.Duration // attempts and audit records
+	// Once drops the bytes as soon as they are Spent; from then on they are
+	// ErrPruned, and the hash, headers and all else stay.
+	Once bool
+}
+
+// Spent reports whether an event with these deliveries has no more use for its
+// bytes: it was routed, and each delivery is delivered or cancelled. A dead one
+// keeps them, so that it can be replayed.
+func (r Retention) Spent(ds []event.Delivery) bool {
+	for i := range ds {
+		if s := ds[i].State; s != event.Delivered && s != event.Cancelled {
+			return false
+		}
+	}
+	return r.Once && len(ds) > 0
 }
 
 // Item is one authentic event on its way into the ledger.

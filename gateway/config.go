@@ -176,6 +176,10 @@ type SourceConfig struct {
 	SyncConfig
 	// Retention replaces the general one, field by field.
 	Retention RetentionConfig `toml:"retention,omitzero"`
+	// StoreBody false keeps the bytes of an event only until each of its
+	// deliveries is delivered or cancelled; its hash and headers stay. Such an
+	// event can't be replayed. Default true.
+	StoreBody *bool `toml:"store_body,omitempty"`
 	// Index are fields by which events are found, by name: source, type, id,
 	// caller, header:NAME, query:NAME, or a path in the JSON body. At most 8;
 	// values are scalars of at most 256 bytes, others are left out. It counts

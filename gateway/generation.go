@@ -64,6 +64,7 @@ func (s *SourceConfig) build(general RetentionConfig) (*receiver.Source, error) 
 		BodyLimit: int64(s.BodyLimit), Patience: time.Duration(row.Patience), PublicURL: s.PublicURL,
 		MaxElements: s.MaxElements, Batch: s.Batch, TrustTrace: s.TrustTrace,
 	}
+	out.Retention.Once = s.StoreBody != nil && !*s.StoreBody
 	if s.Key != "" {
 		t, err := dedupe.ParseKeyTemplate(s.Key)
 		if err != nil {

@@ -64,3 +64,34 @@ func TestIndexedField(t *testing.T) {
 		}
 	}
 }
+
+// TestStoreBody: an event's bytes go once it is delivered, and no others.
+func TestStoreBody(t *testing.T) {
+	t.Parallel()
+	url, _ := listener(t, ok)
+	const src = "[[source]]\nname = %q\nprovider = \"none\"\nno_id = \"deliver\"\ntargets = [\"app\"]\nstore_body = %v\n"
+	r := run(t, base(t.TempDir())+fmt.Sprintf(src, "brief", false)+fmt.Sprintf(src, "long", true)+target(url), Options{})
+	ingest, _ := r.Addr()
+	for _, name := range []string{"brief", "long"} {
+		resp, err := r.client.Post("http://"+ingest+"/in/"+name, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	c := r.apiClient(t)
+	for name, gone := range map[string]bool{"brief": true, "long": false} {
+		var ev admin.Event
+		eventually(t, func() bool {
+			page, err := c.Events(context.Background(), admin.Filter{Source: name, Status: "delivered"}, "", 1)
+			if err != nil || len(page.Items) == 0 {
+				return false
+			}
+			ev = page.Items[0]
+			return true
+		})
+		if ev.BodyPruned != gone || ev.BodyBytes != 2 {
+			t.Errorf("%s: pruned = %v, %d bytes", name, ev.BodyPruned, ev.BodyBytes)
+		}
+	}
+}

@@ -36,6 +36,9 @@ func (c *class) seal(key []byte) []byte {
 	for _, v := range []int64{c.keep.Body.Milliseconds(), c.keep.Meta.Milliseconds(), c.keep.Audit.Milliseconds(), c.body, c.meta, c.audit} {
 		e.int(v)
 	}
+	if c.keep.Once { // nothing where it is not asked for
+		e.bool(true)
+	}
 	return e.seal(key, 0)
 }
 
@@ -47,6 +50,9 @@ func decodeClass(key, val []byte, n uint8) (class, error) {
 	d := &dec{b: payload}
 	ms := func() time.Duration { return time.Duration(d.int()) * time.Millisecond }
 	c := class{n: n, keep: dedupe.Retention{Body: ms(), Meta: ms(), Audit: ms()}, body: d.int(), meta: d.int(), audit: d.int()}
+	if len(d.b) > 0 {
+		c.keep.Once = d.bool()
+	}
 	if err := d.end(key); err != nil {
 		return class{}, err
 	}

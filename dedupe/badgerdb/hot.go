@@ -97,3 +97,10 @@ func (h *hotCache) settled(ref event.Ref) {
 	}
 	h.items[ref] = it
 }
+
+// forget drops an event at once.
+func (h *hotCache) forget(ref event.Ref) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(ref)
+}

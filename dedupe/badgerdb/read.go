@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,9 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 	if p.bodyT < db.cuts.Load().of(kindBody, p.class.n) {
 		return nil, fmt.Errorf("body of event %s: %w", ev.Ref, dedupe.ErrPruned)
 	}
+	if spent, err := db.spent(txn, ev, p); err != nil || spent {
+		return nil, cmp.Or(err, fmt.Errorf("body of event %s: %w", ev.Ref, dedupe.ErrPruned))
+	}
 	first := ev.Body.Offset / chunkSize
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	var out []byte
@@ -222,7 +226,7 @@ func (db *DB) record(txn *badger.Txn, ev event.Event, p place) (dedupe.Record, e
 	rec.Tally = t.Tally
 	rec.Deliveries, err = db.deliveries(txn, &ev, p, t.extra)
 	rec.Status = event.StatusOf(rec.Deliveries)
-	rec.BodyGone = ev.Body.Length > 0 && p.bodyT < db.cuts.Load().of(kindBody, p.class.n)
+	rec.BodyGone = ev.Body.Length > 0 && (p.bodyT < db.cuts.Load().of(kindBody, p.class.n) || p.class.keep.Spent(rec.Deliveries))
 	return rec, err
 }
 

@@ -8,10 +8,14 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
+// resultSize is room for what one result writes, and for forgetting the chunks
+// of a body.
+const resultSize = 40 << 10
+
 // result writes the end of a lease: the attempt always, the delivery's state
 // if the lease still stands.
 func (c *commit) result(r *dedupe.Result) error {
-	if c.size+8192 > c.db.maxBatch {
+	if c.size+resultSize > c.db.maxBatch {
 		if err := c.commit(); err != nil {
 			return err
 		}
@@ -57,6 +61,9 @@ func (c *commit) result(r *dedupe.Result) error {
 		}
 	}
 	if err := c.dead(*at, &d, entry.Order); err != nil {
+		return err
+	}
+	if err := c.spend(*at, &d); err != nil {
 		return err
 	}
 	c.recordResult(r, d.State)

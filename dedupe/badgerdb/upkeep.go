@@ -331,6 +331,9 @@ func (db *DB) cancel(ctx context.Context, ref event.Ref, target string, by dedup
 		if err == nil {
 			err = c.state(p, &d)
 		}
+		if err == nil {
+			err = c.spend(p, &d)
+		}
 		if err != nil {
 			return 0, db.fail(err)
 		}

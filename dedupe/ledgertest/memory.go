@@ -92,6 +92,13 @@ func (r *record) open() bool {
 	return false
 }
 
+// spend drops the body when it is of no more use.
+func (r *record) spend() {
+	if r.Event.Body.Length > 0 && r.Retention.Spent(r.Deliveries) {
+		r.Body, r.BodyGone = nil, true
+	}
+}
+
 // entry is an open delivery of the event as the schedule keeps it.
 func (r *record) entry(d event.Delivery) dedupe.Entry {
 	e := dedupe.EntryOf(d)

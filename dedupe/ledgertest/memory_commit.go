@@ -186,6 +186,7 @@ func (m *Memory) retention(r dedupe.Retention) dedupe.Retention {
 		Body:  pick(r.Body, def.Body, DefaultBody),
 		Meta:  pick(r.Meta, def.Meta, DefaultMeta),
 		Audit: pick(r.Audit, def.Audit, DefaultAudit),
+		Once:  r.Once,
 	}
 }
 
@@ -201,6 +202,7 @@ func (m *Memory) finish(res *dedupe.Result, now time.Time) (dedupe.Act, bool) {
 	d := r.delivery(res.Lease.Delivery.Target)
 	if held {
 		*d = res.Settle(*d, now)
+		r.spend()
 		m.schedule.Settle(res.Lease, d.State, r.entry(*d))
 	}
 	var state event.State

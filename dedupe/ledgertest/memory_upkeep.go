@@ -148,6 +148,7 @@ func (m *Memory) cancel(ref event.Ref, target string, by dedupe.By, which func(e
 		m.act(dedupe.CancelledAct(d, by), d.UpdatedAt)
 		n++
 	}
+	rec.spend()
 	return n, nil
 }
 

@@ -99,6 +99,7 @@ func Run(t *testing.T, h Harness) {
 		{"order", orderTests()},
 		{"account", accountTests()},
 		{"index", indexTests()},
+		{"once", onceTests()},
 		{"upkeep", upkeepTests()},
 		{"notes", noteTests()},
 		{"tail", tailTests()},
