@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"dedupe/badgerdb":   {"dedupe", "event"},
 	"dedupe/inbox":      {},
 	"dedupe/ledgertest": {"dedupe", "event"},
+	"dedupe/postgres":   {"dedupe", "event"},
 	"event":             {},
 	"trace":             {},
 	"verify":            {},
@@ -73,6 +74,7 @@ var homes = map[string][]string{
 	"golang.org/x/mod/":                   {"audit"},
 	"golang.org/x/net/":                   {"forward", "receiver", "gateway"},
 	"pgregory.net/rapid":                  {"dedupe/ledgertest"},
+	"github.com/jackc/pgx/":               {"dedupe/postgres"},
 	"github.com/prometheus/client_golang": {"trace", "dedupe", "dedupe/badgerdb", "receiver", "forward", "audit", "admin", "gateway"},
 }
 

@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// nowSQL is ledger time in statements outside a batch: parameter $1, or the
+// database's clock.
+const nowSQL = `COALESCE($1::bigint, ` + databaseClock + `)`
+
+// free is what can be leased of pending p as far as its lane says: the first of
+// it, unless another of it is under a lease or a dead one blocks it.
+const free = `(p.lane = 0 OR NOT EXISTS (SELECT FROM {s}.pending o WHERE o.target = p.target AND o.lane = p.lane AND o.lane <> 0 AND o.pos < p.pos)
+	AND NOT EXISTS (SELECT FROM {s}.blocks x WHERE x.target = p.target AND x.lane = p.lane))`
+
+// leaseSQL takes due rows that no other gateway is just taking.
+const leaseSQL = `WITH n AS MATERIALIZED (SELECT ` + nowSQL + ` AS now), due AS (SELECT p.ref, p.target FROM {s}.pending p, n
+	WHERE p.target = $2 AND p.next_at <= n.now AND ` + free + ` ORDER BY p.next_at, p.ref LIMIT $3 FOR UPDATE OF p SKIP LOCKED)
+	UPDATE {s}.pending p SET token = p.token + 1, owner = $4, lease_until = n.now + $5, next_at = n.now + $5 FROM due, n
+	WHERE p.ref = due.ref AND p.target = due.target
+	RETURNING p.ref, p.gen, p.new_key, p.attempts, p.due, p.opened, p.token, p.lease_until, p.size`
+
+const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane = 0),
+	(SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane <> 0 AND next_at > ` + nowSQL + `))`
+
+// Lease takes due deliveries of a target.
+func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
+	if err := db.usable(); err != nil {
+		return nil, time.Time{}, err
+	}
+	now := db.clock.param()
+	b := &pgx.Batch{}
+	if n > 0 {
+		b.Queue(db.q(leaseSQL), now, target, n, int64(db.writer), ttl.Milliseconds())
+	}
+	b.Queue(db.q(nextSQL), now, target)
+	res := db.pool.SendBatch(ctx, b)
+	if n > 0 {
+		leases, err = scanLeases(res, target)
+		if err != nil {
+			return nil, time.Time{}, errors.Join(fmt.Errorf("lease: %w", err), res.Close())
+		}
+	}
+	var ms *int64
+	if err := res.QueryRow().Scan(&ms); err != nil {
+		return nil, time.Time{}, errors.Join(fmt.Errorf("lease: %w", err), res.Close())
+	}
+	if ms != nil {
+		next = time.UnixMilli(*ms)
+	}
+	if len(leases) == n && n > 0 && next.After(db.clock.now()) {
+		next = db.clock.now() // of the lanes there may be more
+	}
+	return leases, next, res.Close()
+}
+
+func scanLeases(res pgx.BatchResults, target string) (out []dedupe.Lease, err error) {
+	rows, err := res.Query()
+	if err != nil {
+		return nil, err
+	}
+	err = drain(rows, func(r pgx.Rows) error {
+		var (
+			ref                                 [16]byte
+			gen                                 int32
+			attempts, due, opened, token, until int64
+			l                                   dedupe.Lease
+		)
+		l.Delivery = event.Delivery{Target: target, State: event.Leased}
+		if err := r.Scan(&ref, &gen, &l.Delivery.NewKey, &attempts, &due, &opened, &token, &until, &l.Size); err != nil {
+			return err
+		}
+		d := &l.Delivery
+		d.Event, d.Generation, d.Attempts = event.Ref(ref), uint16(gen), uint32(attempts)
+		d.DueAt, d.OpenedAt, l.Token, l.Until = time.UnixMilli(due), time.UnixMilli(opened), uint64(token), time.UnixMilli(until)
+		out = append(out, l)
+		return nil
+	})
+	slices.SortFunc(out, func(a, b dedupe.Lease) int {
+		return cmp.Or(a.Delivery.DueAt.Compare(b.Delivery.DueAt), a.Delivery.Event.Compare(b.Delivery.Event))
+	})
+	return out, err
+}
+
+// Release gives leases back.
+func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
+	if err := db.usable(); err != nil {
+		return err
+	}
+	var k rowKeys
+	var gens []int32
+	var tokens []int64
+	for _, l := range leases {
+		k.refs, k.targets = append(k.refs, l.Delivery.Event), append(k.targets, l.Delivery.Target)
+		gens, tokens = append(gens, int32(l.Delivery.Generation)), append(tokens, int64(l.Token))
+	}
+	_, err := db.pool.Exec(ctx, db.q(`WITH u AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::bigint[]) u(ref, target, gen, token)),
+		l AS (SELECT p.ref, p.target, u.token FROM {s}.pending p JOIN u ON u.ref = p.ref AND u.target = p.target AND u.gen = p.gen
+			AND u.token IN (p.token, p.begun_token) ORDER BY p.ref, p.target FOR UPDATE OF p)
+		UPDATE {s}.pending p SET
+			owner = CASE WHEN p.token = l.token THEN 0 ELSE owner END, lease_until = CASE WHEN p.token = l.token THEN 0 ELSE lease_until END,
+			next_at = CASE WHEN p.token = l.token THEN due ELSE next_at END,
+			begun = CASE WHEN begun_token = l.token THEN 0 ELSE begun END, begun_by = CASE WHEN begun_token = l.token THEN 0 ELSE begun_by END,
+			begun_token = CASE WHEN begun_token = l.token THEN 0 ELSE begun_token END
+		FROM l WHERE p.ref = l.ref AND p.target = l.target`), k.refs, k.targets, gens, tokens)
+	if err != nil {
+		return fmt.Errorf("release leases: %w", err)
+	}
+	for _, l := range leases {
+		db.wakes.signal(l.Delivery.Target)
+	}
+	return nil
+}
+
+// Extend prolongs a lease.
+func (db *DB) Extend(ctx context.Context, l dedupe.Lease, ttl time.Duration) (bool, error) {
+	if err := db.usable(); err != nil {
+		return false, err
+	}
+	tag, err := db.pool.Exec(ctx, db.q(`UPDATE {s}.pending SET lease_until = `+nowSQL+` + $2, next_at = `+nowSQL+` + $2
+		WHERE ref = $3 AND target = $4 AND gen = $5 AND token = $6 AND owner <> 0`),
+		db.clock.param(), ttl.Milliseconds(), [16]byte(l.Delivery.Event), l.Delivery.Target, int32(l.Delivery.Generation), int64(l.Token))
+	if err != nil {
+		return false, fmt.Errorf("extend a lease: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// Begin notes that an attempt goes on the wire. The database's own crash may
+// lose the note, this process's may not.
+func (db *DB) Begin(ctx context.Context, l dedupe.Lease) error {
+	if err := db.usable(); err != nil {
+		return err
+	}
+	b := &pgx.Batch{}
+	b.Queue("begin")
+	b.Queue("set local synchronous_commit = off")
+	b.Queue(db.q(`UPDATE {s}.pending SET begun = `+nowSQL+`, begun_token = token, begun_by = $2
+		WHERE ref = $3 AND target = $4 AND gen = $5 AND token = $6`),
+		db.clock.param(), int64(db.writer), [16]byte(l.Delivery.Event), l.Delivery.Target, int32(l.Delivery.Generation), int64(l.Token))
+	b.Queue("commit")
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("note an attempt: %w", err)
+	}
+	defer conn.Release()
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback") // a connection that can't is thrown away by the pool
+		return fmt.Errorf("note an attempt: %w", err)
+	}
+	return nil
+}
+
+// targetNames steps from one target to the next in the index.
+const targetNames = `WITH RECURSIVE t AS ((SELECT target FROM {s}.pending ORDER BY target LIMIT 1)
+	UNION ALL SELECT (SELECT target FROM {s}.pending p WHERE p.target > t.target ORDER BY target LIMIT 1) FROM t WHERE t.target IS NOT NULL)
+	SELECT target FROM t WHERE target IS NOT NULL`
+
+// Targets lists the targets with open deliveries, as last known when the
+// database is away.
+func (db *DB) Targets() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), db.cfg.Statement)
+	defer cancel()
+	var out []string
+	err := db.each(ctx, db.pool, targetNames, nil, func(r pgx.Rows) error {
+		var t string
+		err := r.Scan(&t)
+		out = append(out, t)
+		return err
+	})
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err == nil {
+		db.known = out
+	}
+	return slices.Clone(db.known)
+}

@@ -1,0 +1,518 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
+)
+
+// What one page may hold, and how many records are looked at for it.
+const (
+	defaultLimit = 50
+	maxLimit     = 1000
+	maxScan      = 2000
+)
+
+func clamp(limit int) int {
+	if limit <= 0 {
+		return defaultLimit
+	}
+	return min(limit, maxLimit)
+}
+
+// stored is an event as its row has it.
+type stored struct {
+	dedupe.Record
+	batch int64
+}
+
+const eventFields = `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request)`
+
+// scanEvent reads a row of eventFields. A row that a filter left out has no
+// record.
+func scanEvent(r pgx.Row) (s stored, left bool, err error) {
+	var (
+		ref                      [16]byte
+		repeats, conflicts, last int64
+		rec                      []byte
+	)
+	if err := r.Scan(&ref, &s.batch, &repeats, &conflicts, &last, &rec, &s.BodyGone); err != nil {
+		return s, false, err
+	}
+	s.Event.Ref = event.Ref(ref)
+	if rec == nil {
+		return s, true, nil
+	}
+	if s.Event, err = unpackEvent(event.Ref(ref), rec); err != nil {
+		return s, false, err
+	}
+	s.Tally = event.Tally{Repeats: uint64(repeats), Conflicts: uint64(conflicts), LastAt: fromNanos(last)}
+	return s, false, nil
+}
+
+// find reads one event with its deliveries, or says why it is not there.
+func (db *DB) find(ctx context.Context, q querier, ref event.Ref) (stored, error) {
+	if err := db.usable(); err != nil {
+		return stored{}, err
+	}
+	s, _, err := scanEvent(db.row(ctx, q, `SELECT `+eventFields+` FROM {s}.events e WHERE e.ref = $1`, [16]byte(ref)))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return s, db.absent(ctx, q, ref)
+	case err != nil:
+		return s, fmt.Errorf("read event %s: %w", ref, err)
+	}
+	one := []*dedupe.Record{&s.Record}
+	return s, db.deliveries(ctx, q, one)
+}
+
+// absent says why an event is not there: its batch, if it is known, tells
+// whether it was given and until when it must be there.
+func (db *DB) absent(ctx context.Context, q querier, ref event.Ref) error {
+	var first, last, lo, hi *[16]byte
+	var keep *int64
+	err := db.row(ctx, q, `SELECT g.first_ref, g.last_ref, b.lo, b.hi, b.keep_until FROM {s}.gateways g LEFT JOIN LATERAL
+		(SELECT lo, hi, keep_until FROM {s}.batches WHERE writer = g.writer AND lo <= $2 ORDER BY lo DESC LIMIT 1) b ON true WHERE g.writer = $1`,
+		int64(ref.Writer()), [16]byte(ref)).Scan(&first, &last, &lo, &hi, &keep)
+	switch {
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("read event %s: %w", ref, err)
+	case err != nil, first == nil, ref.Compare(event.Ref(*first)) < 0, ref.Compare(event.Ref(*last)) > 0, hi != nil && ref.Compare(event.Ref(*hi)) > 0:
+		return fmt.Errorf("event %s: %w", ref, dedupe.ErrNotFound)
+	case keep != nil && db.clock.now().UnixMilli() < *keep:
+		return fmt.Errorf("event %s: %w", ref, dedupe.ErrDamaged)
+	}
+	return fmt.Errorf("event %s: %w", ref, dedupe.ErrPruned)
+}
+
+// deliveries fills in the deliveries of records and their status.
+func (db *DB) deliveries(ctx context.Context, q querier, recs []*dedupe.Record) error {
+	refs, byRef := make([][16]byte, len(recs)), map[event.Ref]*dedupe.Record{}
+	for i, r := range recs {
+		refs[i], byRef[r.Event.Ref] = r.Event.Ref, r
+	}
+	now := db.clock.now().UnixMilli()
+	// One statement, so that a delivery that is just closed is seen once.
+	err := db.each(ctx, q, `SELECT ref, target, gen, -1::smallint, new_key, attempts, opened, updated, due, last_status, last_error, CASE WHEN owner = 0 THEN 0 ELSE lease_until END
+		FROM {s}.pending WHERE ref = ANY($1::uuid[]) UNION ALL
+		SELECT ref, target, gen, state, new_key, attempts, opened, updated, 0, last_status, last_error, 0 FROM {s}.closed WHERE ref = ANY($1::uuid[])`,
+		[]any{refs}, func(r pgx.Rows) error {
+			var (
+				ref                                   [16]byte
+				gen                                   int32
+				state                                 int16
+				attempts, opened, updated, due, until int64
+				d                                     event.Delivery
+			)
+			if err := r.Scan(&ref, &d.Target, &gen, &state, &d.NewKey, &attempts, &opened, &updated, &due, &d.LastStatus, &d.LastError, &until); err != nil {
+				return err
+			}
+			d.Event, d.Generation, d.Attempts = event.Ref(ref), uint16(gen), uint32(attempts)
+			d.OpenedAt, d.UpdatedAt, d.DueAt = fromMillis(opened), fromMillis(updated), fromMillis(due)
+			switch {
+			case state >= 0:
+				d.State = event.State(state)
+			case until > now:
+				d.State = event.Leased
+			}
+			rec := byRef[d.Event]
+			rec.Deliveries = append(rec.Deliveries, d)
+			return nil
+		})
+	for _, r := range recs {
+		slices.SortFunc(r.Deliveries, func(a, b event.Delivery) int { return strings.Compare(a.Target, b.Target) })
+		r.Status = event.StatusOf(r.Deliveries)
+	}
+	return err
+}
+
+// Get returns one event and what happened to it.
+func (db *DB) Get(ctx context.Context, ref event.Ref) (dedupe.Record, error) {
+	s, err := db.find(ctx, db.pool, ref)
+	if err != nil {
+		return dedupe.Record{}, err
+	}
+	return s.Record, nil
+}
+
+// Load returns an event and its body for an attempt.
+func (db *DB) Load(ctx context.Context, ref event.Ref) (dedupe.Loaded, error) {
+	return db.load(ctx, db.pool, ref)
+}
+
+func (db *DB) load(ctx context.Context, q querier, ref event.Ref) (dedupe.Loaded, error) {
+	if err := db.usable(); err != nil {
+		return dedupe.Loaded{}, err
+	}
+	var rec, body []byte
+	err := db.row(ctx, q, `SELECT e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request WHERE e.ref = $1`, [16]byte(ref)).Scan(&rec, &body)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return dedupe.Loaded{}, db.absent(ctx, q, ref)
+	case err != nil:
+		return dedupe.Loaded{}, fmt.Errorf("read event %s: %w", ref, err)
+	}
+	ev, err := unpackEvent(ref, rec)
+	if err != nil {
+		return dedupe.Loaded{}, err
+	}
+	if body == nil {
+		return dedupe.Loaded{}, fmt.Errorf("body of event %s: %w", ref, dedupe.ErrPruned)
+	}
+	part, err := slice(&ev, body)
+	return dedupe.Loaded{Event: &ev, Body: part}, err
+}
+
+// slice is the event's part of its request's body, checked.
+func slice(ev *event.Event, body []byte) ([]byte, error) {
+	from, to := ev.Body.Offset, ev.Body.Offset+ev.Body.Length
+	if from < 0 || to < from || to > int64(len(body)) || event.HashOf(body[from:to]) != ev.BodyHash {
+		return nil, fmt.Errorf("body of event %s: %w", ev.Ref, dedupe.ErrDamaged)
+	}
+	return body[from:to:to], nil
+}
+
+// Body returns an event's exact bytes.
+func (db *DB) Body(ctx context.Context, ref event.Ref) ([]byte, error) {
+	l, err := db.Load(ctx, ref)
+	return l.Body, err
+}
+
+// Attempts lists one event's attempts, as they were recorded.
+func (db *DB) Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, error) {
+	if err := db.usable(); err != nil {
+		return nil, err
+	}
+	var out []event.Attempt
+	err := db.each(ctx, db.pool, `SELECT target, rec FROM {s}.attempts WHERE ref = $1 ORDER BY seq`, []any{[16]byte(ref)}, func(r pgx.Rows) error {
+		var target string
+		var rec []byte
+		if err := r.Scan(&target, &rec); err != nil {
+			return err
+		}
+		a, err := unpackAttempt(ref, target, rec)
+		out = append(out, a)
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		_, err = db.find(ctx, db.pool, ref)
+	}
+	return out, err
+}
+
+// Lookup finds events by the provider's ID, newest first.
+func (db *DB) Lookup(ctx context.Context, sources []string, id string) ([]event.Ref, error) {
+	if err := db.usable(); err != nil {
+		return nil, err
+	}
+	framed, _ := dedupe.FrameID(id)
+	var out []event.Ref
+	err := db.each(ctx, db.pool, `SELECT ref FROM {s}.events WHERE id = $1 AND id <> '' AND source = ANY($2::text[]) ORDER BY ref DESC`,
+		[]any{[]byte(framed), sources}, func(r pgx.Rows) error {
+			var ref [16]byte
+			err := r.Scan(&ref)
+			out = append(out, event.Ref(ref))
+			return err
+		})
+	return out, err
+}
+
+func parseCursor(s string) (event.Ref, error) {
+	if s == "" {
+		return event.Ref{}, nil
+	}
+	ref, err := event.ParseRef(s)
+	if err != nil {
+		return ref, fmt.Errorf("cursor %q: %w", s, err)
+	}
+	return ref, nil
+}
+
+// newest is the ref above all.
+var newest = [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// scan shows f records older than before, all when it is zero, newest first,
+// until f says no or limit records were looked at. next is where it ended, zero
+// when there is nothing more.
+func (db *DB) scan(ctx context.Context, q querier, flt dedupe.Filter, before event.Ref, limit int, f func(*stored) (bool, error)) (next event.Ref, err error) {
+	if err := db.usable(); err != nil {
+		return next, err
+	}
+	for seen, chunk := 0, 128; seen < limit; chunk = min(chunk*4, maxScan) {
+		chunk = min(chunk, limit-seen)
+		page, last, n, err := db.chunk(ctx, q, flt, before, chunk)
+		if err != nil {
+			return next, err
+		}
+		for i := range page {
+			more, err := f(&page[i])
+			if err != nil {
+				return next, err
+			}
+			if !more {
+				return page[i].Event.Ref, nil
+			}
+		}
+		if n < chunk {
+			return event.Ref{}, nil
+		}
+		seen, before = seen+n, last
+	}
+	return before, nil
+}
+
+// chunk reads up to n events before a ref, those whole that the filter's
+// columns select. last is the oldest looked at, of got in all.
+func (db *DB) chunk(ctx context.Context, q querier, flt dedupe.Filter, before event.Ref, n int) (out []stored, last event.Ref, got int, err error) {
+	top := newest
+	if !before.IsZero() {
+		top = before
+	}
+	framed, _ := dedupe.FrameID(flt.ID)
+	sql := `SELECT e.ref, e.batch, e.repeats, e.conflicts, e.last_at, CASE WHEN ($3 = '' OR e.source = $3) AND ($4 = ''::bytea OR e.id = $4) THEN e.rec END,
+		NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request) FROM {s}.events e WHERE e.ref < $1 ORDER BY e.ref DESC LIMIT $2`
+	if flt.ID != "" && flt.Source != "" { // by the index
+		sql = `SELECT ` + eventFields + ` FROM {s}.events e WHERE e.ref < $1 AND e.id = $4 AND e.id <> '' AND e.source = $3 ORDER BY e.ref DESC LIMIT $2`
+	}
+	err = db.each(ctx, q, sql, []any{top, n, flt.Source, []byte(framed)}, func(r pgx.Rows) error {
+		s, left, err := scanEvent(r)
+		got, last = got+1, s.Event.Ref
+		if err == nil && !left && flt.MatchEvent(&s.Event) {
+			out = append(out, s)
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		return nil, last, got, err
+	}
+	recs := make([]*dedupe.Record, len(out))
+	for i := range out {
+		recs[i] = &out[i].Record
+	}
+	return out, last, got, db.deliveries(ctx, q, recs)
+}
+
+// Events lists events, newest first.
+func (db *DB) Events(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	var page dedupe.Page[dedupe.Record]
+	before, err := parseCursor(cursor)
+	if err != nil {
+		return page, err
+	}
+	next, err := db.scan(ctx, db.pool, f, before, maxScan, func(s *stored) (bool, error) {
+		if f.MatchRecord(&s.Record) {
+			page.Items = append(page.Items, s.Record)
+		}
+		return len(page.Items) < clamp(limit), nil
+	})
+	if !next.IsZero() {
+		page.Next = next.String()
+	}
+	return page, err
+}
+
+// Deliveries lists deliveries, newest event first, by target within one.
+func (db *DB) Deliveries(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.DeliveryRow], error) {
+	var page dedupe.Page[dedupe.DeliveryRow]
+	after, target, within := strings.Cut(cursor, "/")
+	before, err := parseCursor(after)
+	if err != nil {
+		return page, err
+	}
+	from := before
+	if within { // the event itself has more
+		before = before.Next(0)
+	}
+	at := ""
+	next, err := db.scan(ctx, db.pool, f, before, maxScan, func(s *stored) (bool, error) {
+		for _, d := range s.Deliveries {
+			if within && s.Event.Ref == from && d.Target <= target || within && s.Event.Ref.Compare(from) > 0 || !f.MatchDelivery(&s.Record, &d) {
+				continue
+			}
+			page.Items = append(page.Items, dedupe.DeliveryRow{
+				Delivery: d, ID: d.DeliveryID(), Key: d.Key(&s.Event), Source: s.Event.Source, EventID: s.Event.ID,
+				Type: s.Event.Type, ReceivedAt: s.Event.ReceivedAt,
+			})
+			if len(page.Items) == clamp(limit) {
+				at = s.Event.Ref.String() + "/" + d.Target
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	switch {
+	case at != "":
+		page.Next = at
+	case !next.IsZero():
+		page.Next = next.String()
+	}
+	return page, err
+}
+
+// Tail lists events as they were accepted. A writer's events become visible in
+// the order of their refs, those of two writers in any: so a cursor is the last
+// ref seen of each.
+func (db *DB) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	page := dedupe.Page[dedupe.Record]{Next: cursor}
+	if err := db.usable(); err != nil {
+		return page, err
+	}
+	ends, err := db.ends(ctx)
+	if err != nil {
+		return page, err
+	}
+	at := map[uint64]event.Ref{}
+	switch cursor {
+	case dedupe.TailEnd:
+		for w, e := range ends {
+			at[w] = e.last
+		}
+		page.Next = joinCursor(at)
+		return page, nil
+	case "":
+	default:
+		for _, s := range strings.Split(cursor, ".") {
+			ref, err := event.ParseRef(s)
+			if err != nil {
+				return page, fmt.Errorf("cursor %q: %w", cursor, err)
+			}
+			at[ref.Writer()] = ref
+		}
+	}
+	err = db.follow(ctx, ends, at, clamp(limit), &page)
+	page.Next = joinCursor(at)
+	return page, err
+}
+
+// end is the first and last event of a writer.
+type end struct{ first, last event.Ref }
+
+func (db *DB) ends(ctx context.Context) (map[uint64]end, error) {
+	out := map[uint64]end{}
+	err := db.each(ctx, db.pool, `SELECT writer, first_ref, last_ref FROM {s}.gateways WHERE last_ref IS NOT NULL`, nil, func(r pgx.Rows) error {
+		var writer int64
+		var first, last [16]byte
+		err := r.Scan(&writer, &first, &last)
+		out[uint64(writer)] = end{event.Ref(first), event.Ref(last)}
+		return err
+	})
+	return out, err
+}
+
+// follow reads on from where each writer stands, and moves that on.
+func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]event.Ref, limit int, page *dedupe.Page[dedupe.Record]) error {
+	from := event.Ref(newest)
+	for w, e := range ends {
+		if at[w].Compare(e.last) >= 0 {
+			continue
+		}
+		if pos := at[w]; pos.IsZero() && event.NewRef(e.first.Milli(), 0, 0).Compare(from) < 0 {
+			from = event.NewRef(e.first.Milli(), 0, 0)
+		} else if !pos.IsZero() && pos.Compare(from) < 0 {
+			from = pos
+		}
+	}
+	var recs []*dedupe.Record
+	seen, full := 0, false
+	err := db.each(ctx, db.pool, `SELECT `+eventFields+` FROM {s}.events e WHERE e.ref > $1 ORDER BY e.ref LIMIT $2`, []any{[16]byte(from), maxScan}, func(r pgx.Rows) error {
+		s, _, err := scanEvent(r)
+		seen++
+		ref := s.Event.Ref
+		e, known := ends[ref.Writer()]
+		if err != nil || full || !known || ref.Compare(at[ref.Writer()]) <= 0 || ref.Compare(e.last) > 0 {
+			return err
+		}
+		at[ref.Writer()] = ref
+		recs = append(recs, &s.Record)
+		full = len(recs) == limit
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !full && seen < maxScan {
+		for w, e := range ends { // what is missing, retention took
+			at[w] = e.last
+		}
+	}
+	if err := db.deliveries(ctx, db.pool, recs); err != nil {
+		return err
+	}
+	for _, r := range recs {
+		page.Items = append(page.Items, *r)
+	}
+	return nil
+}
+
+func joinCursor(at map[uint64]event.Ref) string {
+	var out []string
+	for _, ref := range at {
+		out = append(out, ref.String())
+	}
+	if len(out) == 0 {
+		return event.Ref{}.String()
+	}
+	slices.Sort(out)
+	return strings.Join(out, ".")
+}
+
+// Stats is a snapshot of the ledger.
+func (db *DB) Stats(ctx context.Context) (dedupe.Stats, error) {
+	st := dedupe.Stats{Targets: map[string]dedupe.TargetStats{}}
+	if err := db.usable(); err != nil {
+		return st, err
+	}
+	now := db.clock.now()
+	err := db.each(ctx, db.pool, `SELECT target, sum(open)::bigint, sum(leased)::bigint, sum(dead)::bigint, sum(behind)::bigint, sum(blocked)::bigint, max(oldest)::bigint FROM (
+		SELECT target, count(*) AS open, count(*) FILTER (WHERE owner <> 0 AND lease_until > $1) AS leased, 0 AS dead,
+			count(*) FILTER (WHERE lane <> 0) - count(DISTINCT lane) FILTER (WHERE lane <> 0 AND NOT EXISTS (SELECT FROM {s}.blocks x WHERE x.target = p.target AND x.lane = p.lane)) AS behind,
+			0 AS blocked, min(opened) AS oldest FROM {s}.pending p GROUP BY target
+		UNION ALL SELECT target, 0, 0, count(*), 0, 0, 0 FROM {s}.closed WHERE state = 3 GROUP BY target
+		UNION ALL SELECT target, 0, 0, 0, 0, count(DISTINCT lane), 0 FROM {s}.blocks GROUP BY target) u GROUP BY target`,
+		[]any{now.UnixMilli()}, func(r pgx.Rows) error {
+			var name string
+			var open, oldest int64
+			var t dedupe.TargetStats
+			err := r.Scan(&name, &open, &t.Leased, &t.Dead, &t.Behind, &t.BlockedKeys, &oldest)
+			t.Pending, t.Oldest = open-t.Leased, fromMillis(oldest)
+			st.Targets[name] = t
+			return err
+		})
+	if err != nil {
+		return st, err
+	}
+	return st, db.totals(ctx, &st)
+}
+
+func (db *DB) totals(ctx context.Context, st *dedupe.Stats) error {
+	now := db.clock.now()
+	var last *[16]byte
+	var oldest *int64
+	err := db.row(ctx, db.pool, `SELECT (SELECT sum(accepted)::bigint FROM {s}.gateways), g.last_ref, g.batches,
+		(SELECT count(*) FROM {s}.sync_keys WHERE state IN (1, 4) AND state = 1 AND until > $2),
+		(SELECT count(*) FROM {s}.sync_keys WHERE state IN (1, 4) AND (state = 4 OR until <= $2)),
+		(SELECT min(claimed) FROM {s}.sync_keys WHERE state IN (1, 4) AND (state = 4 OR until <= $2)),
+		pg_database_size(current_database()) FROM {s}.gateways g WHERE name = $1`, db.cfg.Name, now.UnixMilli()).
+		Scan(&st.Events, &last, &st.Batches, &st.Keys.InFlight, &st.Keys.Unknown, &oldest, &st.SizeBytes)
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	if last != nil {
+		st.LastRef = event.Ref(*last)
+	}
+	if oldest != nil {
+		st.Keys.Oldest = fromMillis(*oldest)
+	}
+	db.mu.Lock()
+	st.ReadOnly = db.fatal != nil
+	db.mu.Unlock()
+	st.ClockHold = db.held()
+	return nil
+}
