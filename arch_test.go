@@ -48,7 +48,7 @@ var alone = []string{"receiver/conform", "event", "trace", "verify", "torture", 
 // homes says who may import what others made. Prefixes of module paths. Tests
 // may import more: dedupe/inbox speaks database/sql alone, and its tests hold
 // it against the databases it is for, so modernc.org/sqlite (no C compiler
-// needed) and pgx are requirements of the module that no program links for it.
+// needed) is a requirement of the module that no program links for it.
 var homes = map[string][]string{
 	"cel.dev/cel-go":                      {"forward"},
 	"github.com/labstack/echo/":           {"receiver", "admin"},
