@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -100,7 +101,7 @@ func (u *ui) funcs() template.FuncMap {
 		"n": func(v any) template.HTML { return number(asInt(v)) }, "bytes": bytesOf, "span": span, "secs": seconds,
 		"count": func(v any, noun string) string { return count(asInt(v), noun) },
 		"exact": exact, "clock": clockOf, "state": stateClass, "path": url.PathEscape, "join": strings.Join, "dict": dict,
-		"breaker": breakerWords, "actwhat": actWhat,
+		"breaker": breakerWords, "actwhat": actWhat, "keyclass": keyClass,
 		"left": func(s audit.Standing) template.HTML { return number(int64(s.Next - s.Signed)) },
 	}
 }
@@ -156,7 +157,11 @@ func (f *frame) Since(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return span(max(0, f.Now.Sub(t)).Round(time.Second))
+	d := max(0, f.Now.Sub(t)).Round(time.Second)
+	if d < time.Minute {
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	}
+	return span(d)
 }
 
 // Operator reports whether the reader may see bodies and act.
@@ -315,6 +320,9 @@ func (a *Admin) pageRoutes() []route {
 		{get, "/events/:id/raw", asOperator, a.getBody},
 		read("/events/:id/proof", asViewer, a.proofPage),
 		read("/events/:id/receipt", asViewer, a.receiptFile),
+		read("/keys", asViewer, a.keysPage),
+		read("/keys/one", asViewer, a.keyPage),
+		{post, "/keys/settle", asOperator, a.page(a.settleForm)},
 		read("/audit", asViewer, a.auditPage),
 		{post, "/audit/sign", asOperator, a.page(a.auditSignForm)},
 		{get, "/audit/export", tokenOnly, a.exportAudit},

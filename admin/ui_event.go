@@ -51,6 +51,7 @@ type eventData struct {
 	WindowEnd  time.Time
 	Setup      *SourceSetup
 	OpenCount  int
+	Held       bool // an attempt is held back, or was
 	Closed     int
 }
 
@@ -84,7 +85,9 @@ func (a *Admin) eventPage(v *view) error {
 		}
 	}
 	d.Say = v.say(&det)
-	d.Timeline = v.timelineOf(&det).svg()
+	tl := v.timelineOf(&det)
+	d.Held = slices.ContainsFunc(tl.lanes, func(l lane) bool { return len(l.held) > 0 })
+	d.Timeline = tl.svg()
 	d.Checks = v.checks(&det.Event)
 	d.Received = receivedWords(&det.Event)
 	if d.Setup.KeepBodies > 0 {
@@ -253,6 +256,7 @@ func (v *view) laneOf(d *Detail, dl *Delivery) lane {
 		l.note = fmt.Sprintf("%s after %s", dl.State, count(n, "attempt"))
 		l.hot = n >= failingLeast
 		end = v.now
+		l.held = v.heldBack(dl.Target, d.ReceivedAt)
 		if dl.DueAt.After(v.now) && dl.DueAt.Sub(v.now) < 2*v.now.Sub(d.ReceivedAt)+time.Minute {
 			l.marks = append(l.marks, mark{at: dl.DueAt, kind: "next", title: "next attempt"})
 		}
@@ -263,6 +267,44 @@ func (v *view) laneOf(d *Detail, dl *Delivery) lane {
 	}
 	l.waits = append(l.waits, [2]time.Time{d.ReceivedAt, end})
 	return l
+}
+
+// heldBack is when attempts at a target were held back since a moment: while
+// it was paused, and while its breaker was open.
+func (v *view) heldBack(target string, since time.Time) (out [][2]time.Time) {
+	i := slices.IndexFunc(v.snap.targets, func(t Target) bool { return t.Name == target })
+	if i < 0 {
+		return nil
+	}
+	t := &v.snap.targets[i]
+	from := time.Time{}
+	add := func(until time.Time) {
+		if !from.IsZero() && until.After(since) {
+			out = append(out, [2]time.Time{later(from, since), until})
+		}
+		from = time.Time{}
+	}
+	for _, turn := range t.Breaker.History {
+		switch {
+		case turn.State == "open" && from.IsZero():
+			from = turn.At
+		case turn.State == "closed":
+			add(turn.At)
+		}
+	}
+	add(v.now)
+	if t.Paused {
+		from = t.PausedAt
+		add(v.now)
+	}
+	return out
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // checks is the report of the event's verification.

@@ -213,7 +213,7 @@ func TestLinkFromElsewhere(t *testing.T) {
 }
 
 // uiPages are all pages that need no event.
-var uiPages = []string{"/", "/events", "/refusals", "/sources", "/targets", "/dead", "/audit", "/config"}
+var uiPages = []string{"/", "/events", "/refusals", "/sources", "/targets", "/dead", "/keys", "/audit", "/config"}
 
 // TestPageRoles holds every page and form to the least role that it takes.
 func TestPageRoles(t *testing.T) {
@@ -228,7 +228,7 @@ func TestPageRoles(t *testing.T) {
 		"GET /events/" + ref.String() + "/cancel": "operator", "GET /replay": "operator",
 		"POST /events/" + ref.String() + "/cancel": "operator", "POST /replay": "operator", "POST /config/reload": "admin",
 		"GET /targets/act?name=crm&do=pause": "operator", "POST /targets/act": "operator", "POST /targets/test": "operator",
-		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "POST /audit/sign": "operator", "GET /audit/export": "admin", "GET /events/" + ref.String() + "/proof": "viewer",
+		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "POST /audit/sign": "operator", "POST /keys/settle": "operator", "GET /audit/export": "admin", "GET /events/" + ref.String() + "/proof": "viewer",
 		"GET /events/" + ref.String() + "/receipt": "viewer", "GET /dead/drop": "operator", "POST /dead/drop": "operator",
 	}
 	for _, p := range uiPages {
@@ -287,7 +287,7 @@ func TestHostileTexts(t *testing.T) {
 		q := url.QueryEscape(h)
 		for _, path := range []string{"/", "/events", "/events/" + ref, "/events/" + ref + "?view=raw", "/events/" + ref + "?view=hex", "/events/" + ref + "?view=headers",
 			"/refusals", "/refusals?source=" + q + "&reason=" + q, "/sources?name=x", "/targets", "/dead", "/dead?target=" + q, "/events?q=" + q, "/events?type=" + q, "/events?since=" + q,
-			"/replay?id=" + q, "/replay?id=" + ref, "/events/" + url.PathEscape(h), "/sources?name=" + q, "/login?next=" + q, "/?range=" + q, "/audit?kind=all", "/audit?actor=" + q, "/audit?target=" + q, "/audit?kind=" + q, "/events/" + ref + "/proof"} {
+			"/replay?id=" + q, "/replay?id=" + ref, "/events/" + url.PathEscape(h), "/sources?name=" + q, "/login?next=" + q, "/?range=" + q, "/keys?id=" + q, "/keys?state=" + q + "&source=" + q + "&caller=" + q, "/keys/one?ref=" + q, "/audit?kind=all", "/audit?actor=" + q, "/audit?target=" + q, "/audit?kind=" + q, "/events/" + ref + "/proof"} {
 			_, body := r.get(path)
 			for _, bad := range []string{"<script>alert", "<img src=x", "<svg onload", "\u202e", "\x00", "\x1b", "\xff", `href="javascript:`, `src="javascript:`, `action="javascript:`, `'-alert(1)-'"`} {
 				if strings.Contains(body, bad) {

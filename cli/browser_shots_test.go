@@ -134,7 +134,7 @@ func TestBrowserLook(t *testing.T) {
 	s.look(ctx, "login", "/login")
 	s.login(ctx, "admin")
 	pages := map[string]string{"overview": "/", "events": "/events", "refusals": "/refusals", "sources": "/sources", "targets": "/targets", "dead": "/dead",
-		"config": "/config", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "error": "/events/nothing"}
+		"config": "/config", "keys": "/keys", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "error": "/events/nothing"}
 	for name, path := range pages {
 		s.look(ctx, "empty-"+name, path)
 	}
