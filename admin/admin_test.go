@@ -105,6 +105,13 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// keyBook lets the account settle keys.
+type keyBook struct{ *ledgertest.Memory }
+
+func (k keyBook) Step(ctx context.Context, ss ...*dedupe.KeyStep) error {
+	return k.Commit(ctx, &dedupe.Batch{Keys: ss})
+}
+
 // setup serves an Admin over a ledger in memory on a real listener.
 func setup(t *testing.T, change ...func(*admin.Config)) *bundle {
 	t.Helper()
@@ -115,7 +122,7 @@ func setup(t *testing.T, change ...func(*admin.Config)) *bundle {
 		targets: []admin.Target{{Name: "crm", URL: "http://127.0.0.1:9001"}, {Name: "billing", URL: "http://127.0.0.1:9000"}},
 	}
 	b.reload = func() ([]admin.Fault, error) { return nil, nil }
-	acc, err := audit.New(audit.Config{Reader: b.ledger, Keeper: b.ledger, Now: b.clock.now})
+	acc, err := audit.New(audit.Config{Reader: b.ledger, Keeper: b.ledger, SyncKeys: keyBook{b.ledger}, Now: b.clock.now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,6 +175,7 @@ type navCounts struct {
 	Refused uint64 // in the last ten minutes, of sources that refuse
 	Dead    int64
 	Failing int
+	Unknown int64 // keys of unknown outcome
 }
 
 // view is one request for a page: what the ledger and the parts say now.
@@ -235,9 +236,9 @@ func (u *ui) write(c echo.Context, status int, page string, f *frame) error {
 }
 
 // part writes a piece of a page, for those that are updated in place.
-func (u *ui) part(c echo.Context, name string, data any) error {
+func (u *ui) part(c echo.Context, page, name string, data any) error {
 	var b bytes.Buffer
-	if err := u.pages["events"].ExecuteTemplate(&b, name, data); err != nil {
+	if err := u.pages[page].ExecuteTemplate(&b, name, data); err != nil {
 		return fmt.Errorf("render %s: %w", name, err)
 	}
 	return c.Blob(http.StatusOK, "text/html; charset=utf-8", b.Bytes())
@@ -341,6 +342,9 @@ func (a *Admin) pageRoutes() []route {
 		{post, "/dead/drop", asOperator, a.page(a.dropForm)},
 		read("/replay", asOperator, a.replayPage),
 		{post, "/replay", asOperator, a.page(a.replayForm)},
+		read("/replays", asViewer, a.jobsPage),
+		read("/replays/list", asViewer, a.jobsPart),
+		{post, "/replays/cancel", asOperator, a.page(a.jobCancelForm)},
 		read("/config", asViewer, a.configPage),
 		{post, "/config/reload", tokenOnly, a.page(a.reloadForm)},
 	}

@@ -284,5 +284,5 @@ func (a *Admin) newerPart(v *view) error {
 		text = strconv.Itoa(n) + " or more newer"
 	}
 	v.c.Response().Header().Set("Content-Security-Policy", pagePolicy)
-	return v.a.ui.part(v.c, "newer", link{Text: text, Href: "/events?" + args.Values().Encode()})
+	return v.a.ui.part(v.c, "events", "newer", link{Text: text, Href: "/events?" + args.Values().Encode()})
 }

@@ -19,6 +19,8 @@ type replayData struct {
 	NewKey  bool
 	Reroute bool
 	Reason  string
+	Rate    string // of a job; "" is as fast as it goes
+	Job     bool   // it runs in the background
 	Wrong   string // at the reason
 	Problem string // of the selection
 	What    string // the selection in words
@@ -35,7 +37,7 @@ type replayData struct {
 func (v *view) replayInput(p url.Values) replayData {
 	get := func(name string) string { return field(p, name) }
 	d := replayData{ID: get("id"), Only: get("only"), NewKey: get("new_key") == "yes", Reroute: get("reroute") == "yes",
-		Reason: get("reason"), Cursor: get("cursor"), CanRt: v.a.cfg.Route != nil}
+		Reason: get("reason"), Rate: get("rate"), Job: get("id") == "" && v.a.cfg.Jobs != nil, Cursor: get("cursor"), CanRt: v.a.cfg.Route != nil}
 	d.Args = eventArgs(p)
 	d.Args.ID, d.Args.State = "", get("state")
 	for i := range v.snap.targets {
@@ -62,7 +64,7 @@ func (v *view) replayInput(p url.Values) replayData {
 func (a *Admin) replayPage(v *view) error {
 	d := v.replayInput(v.c.QueryParams())
 	if d.ID == "" && d.Args.IsZero() {
-		return v.render(http.StatusOK, "replay", "Replay", "/dead", d)
+		return v.render(http.StatusOK, "replay", "Replay", "/replays", d)
 	}
 	if err := a.runReplay(v, &d, true); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (a *Admin) replayPage(v *view) error {
 	if d.Problem != "" {
 		status = http.StatusBadRequest
 	}
-	return v.render(status, "replay", "Replay", "/dead", d)
+	return v.render(status, "replay", "Replay", "/replays", d)
 }
 
 // replayForm does what the page showed, once there is a reason.
@@ -81,8 +83,16 @@ func (a *Admin) replayForm(v *view) error {
 		return apiError(http.StatusBadRequest, CodeInvalid, "the form cannot be read")
 	}
 	d := v.replayInput(form)
-	dry := d.Reason == ""
-	if dry {
+	if d.Reason != "" && d.Job {
+		err := a.startJobFrom(v, &d)
+		var inv *audit.InvalidError
+		if !errors.As(err, &inv) {
+			return err
+		}
+		d.Wrong = inv.Problem
+	}
+	dry := d.Reason == "" || d.Wrong != ""
+	if d.Reason == "" {
 		d.Wrong = "Say in a few words why; the next person will read it."
 	}
 	if err := a.runReplay(v, &d, dry); err != nil {
@@ -92,7 +102,7 @@ func (a *Admin) replayForm(v *view) error {
 	if d.Wrong != "" || d.Problem != "" {
 		status = http.StatusBadRequest
 	}
-	return v.render(status, "replay", "Replay", "/dead", d)
+	return v.render(status, "replay", "Replay", "/replays", d)
 }
 
 func (a *Admin) runReplay(v *view, d *replayData, dry bool) error {

@@ -213,7 +213,7 @@ func TestLinkFromElsewhere(t *testing.T) {
 }
 
 // uiPages are all pages that need no event.
-var uiPages = []string{"/", "/events", "/refusals", "/sources", "/targets", "/dead", "/keys", "/audit", "/config"}
+var uiPages = []string{"/", "/events", "/refusals", "/sources", "/targets", "/dead", "/replays", "/keys", "/audit", "/config"}
 
 // TestPageRoles holds every page and form to the least role that it takes.
 func TestPageRoles(t *testing.T) {
@@ -228,7 +228,7 @@ func TestPageRoles(t *testing.T) {
 		"GET /events/" + ref.String() + "/cancel": "operator", "GET /replay": "operator",
 		"POST /events/" + ref.String() + "/cancel": "operator", "POST /replay": "operator", "POST /config/reload": "admin",
 		"GET /targets/act?name=crm&do=pause": "operator", "POST /targets/act": "operator", "POST /targets/test": "operator",
-		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "POST /audit/sign": "operator", "POST /keys/settle": "operator", "GET /audit/export": "admin", "GET /events/" + ref.String() + "/proof": "viewer",
+		"GET /sources/test?name=stripe": "operator", "POST /sources/test": "operator", "POST /audit/sign": "operator", "POST /replays/cancel": "operator", "GET /replays/list": "viewer", "POST /keys/settle": "operator", "GET /audit/export": "admin", "GET /events/" + ref.String() + "/proof": "viewer",
 		"GET /events/" + ref.String() + "/receipt": "viewer", "GET /dead/drop": "operator", "POST /dead/drop": "operator",
 	}
 	for _, p := range uiPages {
@@ -340,8 +340,26 @@ func TestReplayFromPage(t *testing.T) {
 		t.Errorf("without a reason = %d, state %s: %s", status, state(), body)
 	}
 	form.Set("reason", "billing is back")
-	if status, body := r.post("/replay", form); status != 200 || !strings.Contains(body, "1 delivery of 1 event") || state() != event.Pending {
-		t.Errorf("with a reason = %d, state %s: %s", status, state(), body)
+	form.Set("rate", "fast")
+	if status, body := r.post("/replay", form); status != 400 || !strings.Contains(body, "rate") || state() != event.Dead {
+		t.Errorf("with a rate that is none = %d, state %s: %s", status, state(), body)
+	}
+	form.Set("rate", "20/s")
+	if status, body := r.post("/replay", form); status != 200 || !strings.Contains(body, "at most 20/s") || !strings.Contains(body, "billing is back") {
+		t.Errorf("a job = %d: %s", status, body)
+	}
+	_, list := r.get("/replays/list")
+	_, id, _ := strings.Cut(list, "/replays?cancel=")
+	id, _, _ = strings.Cut(id, `"`)
+	if status, body := r.post("/replays/cancel", url.Values{"id": {id}}); status != 400 || !strings.Contains(body, "Say in a few words why") {
+		t.Errorf("cancelling without a reason = %d: %s", status, body)
+	}
+	if status, body := r.post("/replays/cancel", url.Values{"id": {id}, "reason": {"wrong ones"}}); status != 200 || !strings.Contains(body, "cancelled") {
+		t.Errorf("cancelling = %d: %s", status, body)
+	}
+	one := url.Values{"id": {ref.String()}, "reason": {"billing is back"}}
+	if status, body := r.post("/replay", one); status != 200 || !strings.Contains(body, "1 delivery of 1 event") || state() != event.Pending {
+		t.Errorf("one event = %d, state %s: %s", status, state(), body)
 	}
 	if log := b.log.String(); !strings.Contains(log, `"actor":"operator-name"`) || !strings.Contains(log, "billing is back") {
 		t.Errorf("the log does not say who and why: %s", log)
@@ -627,5 +645,73 @@ func TestFindByField(t *testing.T) {
 	page, err := b.client.Events(t.Context(), admin.Filter{Where: "customer=cus_8"}, "", 10)
 	if err != nil || len(page.Items) != 1 || page.Items[0].Index["customer"] != "cus_8" {
 		t.Errorf("over the API: %+v %v", page, err)
+	}
+}
+
+// claimUnknown leaves a key of unknown outcome.
+func (b *bundle) claimUnknown(id string) {
+	b.t.Helper()
+	key := dedupe.KeyOf(dedupe.KindSync, "pay", "app", id)
+	claim := &dedupe.KeyStep{Kind: dedupe.StepClaim, Key: key, Claim: &dedupe.KeyClaim{Source: "pay", Caller: "app", ID: id, Target: "billing",
+		Downstream: "pay:app:" + id, Print: event.HashOf([]byte(id)), Lease: time.Minute, Window: time.Hour}}
+	if err := b.ledger.Commit(b.t.Context(), &dedupe.Batch{Keys: []*dedupe.KeyStep{claim}}); err != nil || claim.Err != nil {
+		b.t.Fatal(err, claim.Err)
+	}
+	lost := &dedupe.KeyStep{Kind: dedupe.StepUnknown, Key: key, Token: claim.Record.Token, Detail: "timeout"}
+	if err := b.ledger.Commit(b.t.Context(), &dedupe.Batch{Keys: []*dedupe.KeyStep{lost}}); err != nil || lost.Err != nil {
+		b.t.Fatal(err, lost.Err)
+	}
+}
+
+// TestSettleFromPage: a key of unknown outcome waits on its page until somebody
+// says, for a reason, what became of it.
+func TestSettleFromPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withRoles)
+	b.claimUnknown(`pay-<1>`)
+	r := signIn(b, "operator-token")
+	_, list := r.get("/keys")
+	_, ref, ok := strings.Cut(list, "/keys/one?ref=")
+	if !ok || !strings.Contains(list, "pay-&lt;1&gt;") || !strings.Contains(list, "unknown") {
+		t.Fatalf("keys: %s", list)
+	}
+	ref, _, _ = strings.Cut(ref, `"`)
+	_, page := r.get("/keys/one?ref=" + ref)
+	_, seen, ok := strings.Cut(page, `name="token" value="`)
+	if seen, _, _ = strings.Cut(seen, `"`); !ok || !strings.Contains(page, "Settle it") {
+		t.Fatalf("key: %s", page)
+	}
+	if _, body := signIn(b, "viewer-token").get("/keys/one?ref=" + ref); strings.Contains(body, "Settle it") {
+		t.Error("a viewer is offered to settle")
+	}
+	form := url.Values{"ref": {ref}, "token": {seen}, "as": {"done"}, "status": {"201"}, "body": {"ok"}}
+	for name, change := range map[string][2]string{"no reason": {"reason", ""}, "no word": {"as", "perhaps"}, "no status": {"status", "99"}} {
+		bad := url.Values{"reason": {"seen at the bank"}}
+		for k, v := range form {
+			bad[k] = v
+		}
+		bad.Set(change[0], change[1])
+		if status, body := r.post("/keys/settle", bad); status != 400 || !strings.Contains(body, `role="alert"`) {
+			t.Errorf("%s = %d", name, status)
+		}
+	}
+	form.Set("reason", "seen at the bank")
+	stale := url.Values{"token": {seen + "1"}}
+	for k, v := range form {
+		if k != "token" {
+			stale[k] = v
+		}
+	}
+	if status, _ := r.post("/keys/settle", stale); status < 400 {
+		t.Errorf("a key that moved on was settled: %d", status)
+	}
+	if status, body := r.post("/keys/settle", form); status != 200 || !strings.Contains(body, "settled") || !strings.Contains(body, "201") {
+		t.Errorf("settle = %d %s", status, body)
+	}
+	if _, body := r.get("/keys"); !strings.Contains(body, "Every key has its conclusion") {
+		t.Errorf("afterwards: %s", body)
+	}
+	if _, body := r.get("/keys?state=settled"); !strings.Contains(body, "pay-&lt;1&gt;") {
+		t.Errorf("by state: %s", body)
 	}
 }

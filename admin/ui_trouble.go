@@ -78,6 +78,12 @@ func (v *view) gatewayTroubles() []trouble {
 			Text:  fmt.Sprintf("It has %s; the one loaded before is still running.", count(max(faults, 1), "fault")),
 			Short: "config", Since: v.setup.FailedAt, Due: "until it is corrected", Href: "/config", Act: "See faults"})
 	}
+	if n := st.Keys.Unknown; n > 0 {
+		x := trouble{Word: "unknown", Level: "bad", Title: count(n, "key") + " of unknown outcome",
+			Text: "Their requests may have been executed; repeats are held off until somebody says so.", Short: count(n, "key"),
+			Since: st.Keys.Oldest, Due: "until settled", Href: "/keys?state=unknown", Act: "Settle"}
+		out = append(out, x)
+	}
 	if st.ClockHold {
 		out = append(out, trouble{Word: "clock held", Level: "warn", Title: "The clock ran far ahead", Text: "Expiry waits an hour, so that a wrong clock deletes nothing.",
 			Short: "clock", Href: "/", Act: "Refresh"})
@@ -205,7 +211,7 @@ func (v *view) mainOutcome(target string) string {
 }
 
 func (v *view) counts() navCounts {
-	var n navCounts
+	n := navCounts{Unknown: v.snap.stats.Keys.Unknown}
 	for i := range v.snap.sources {
 		if refused, all := v.recent(v.snap.sources[i].Name); refused >= refusingLeast && float64(refused) >= refusingShare*float64(all) {
 			n.Refused += refused

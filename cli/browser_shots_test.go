@@ -13,6 +13,8 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/onceward/onceward/admin"
 )
 
 // findFaults looks for what a sighted reader would complain of: a page wider
@@ -134,7 +136,7 @@ func TestBrowserLook(t *testing.T) {
 	s.look(ctx, "login", "/login")
 	s.login(ctx, "admin")
 	pages := map[string]string{"overview": "/", "events": "/events", "refusals": "/refusals", "sources": "/sources", "targets": "/targets", "dead": "/dead",
-		"config": "/config", "keys": "/keys", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "error": "/events/nothing"}
+		"config": "/config", "keys": "/keys", "replays": "/replays", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "error": "/events/nothing"}
 	for name, path := range pages {
 		s.look(ctx, "empty-"+name, path)
 	}
@@ -155,5 +157,14 @@ func TestBrowserLook(t *testing.T) {
 	} {
 		s.look(ctx, name, path)
 	}
+	c, err := admin.NewClient(admin.ClientConfig{Addr: s.base, Token: s.tokens["operator"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.StartReplay(t.Context(), admin.ReplayRequest{Filter: admin.Filter{State: "dead", Target: "crm"}, Rate: "20/h", Reason: "crm knows the customers now"}); err != nil {
+		t.Fatal(err)
+	}
+	s.look(ctx, "replays-running", "/replays")
 	s.quiet()
 }
