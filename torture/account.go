@@ -99,30 +99,35 @@ func parsePending(out []byte) (int, error) {
 }
 
 // Accepted counts, by ref, the acceptances that the gateway's audit log holds.
-func (p *Proc) Accepted(ctx context.Context) (map[string]int, error) {
+// Those of the named sources are left out.
+func (p *Proc) Accepted(ctx context.Context, without ...string) (map[string]int, error) {
 	out, err := p.Command(ctx, "audit", "list", "--kind", "accepted", "--all", "-o", "jsonl")
 	if err != nil {
 		return nil, err
 	}
-	return parseAccepted(out)
+	return parseAccepted(out, without...)
 }
 
 // parseAccepted reads one JSON object a line, as `audit list -o jsonl` prints
 // them.
-func parseAccepted(out []byte) (map[string]int, error) {
+func parseAccepted(out []byte, without ...string) (map[string]int, error) {
 	refs := map[string]int{}
 	sc := bufio.NewScanner(bytes.NewReader(out))
 	sc.Buffer(nil, 4<<20)
 	for sc.Scan() {
 		var line struct {
-			Kind string `json:"kind"`
-			Ref  string `json:"ref"`
+			Kind   string `json:"kind"`
+			Ref    string `json:"ref"`
+			Source string `json:"source"`
 		}
 		if err := json.Unmarshal(sc.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("read audit log line %d: %w", len(refs)+1, err)
 		}
 		if line.Kind != "accepted" || line.Ref == "" {
 			return nil, fmt.Errorf("read audit log: no acceptance in %s", sc.Bytes())
+		}
+		if slices.Contains(without, line.Source) {
+			continue
 		}
 		refs[line.Ref]++
 	}
