@@ -245,7 +245,10 @@ func openBookmark(path, cursor string, again bool) (*bookmark, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	if n == 0 || again {
-		return b, nil
+		if cursor == admin.TailEnd { // which is not known yet
+			return b, nil
+		}
+		return b, b.done(cursor)
 	}
 	words := strings.Fields(string(buf[:n]))
 	switch {

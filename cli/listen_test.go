@@ -135,6 +135,11 @@ provider = "none"
 	}
 	post()
 	stream := run("listen", "--cursor", cursor, "--from", "start", "--forward-to", srv.URL+"/?a=1")
+	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if st, err := os.Stat(cursor); err == nil && st.Size() > 0 {
+			break // before that a kill leaves no place to go on from
+		}
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range *kills {
 		for range 1 + rng.IntN(6) {

@@ -48,6 +48,7 @@ type Memory struct {
 	closed  bool
 	fatal   error
 	inject  error
+	wrote   bool // by the batch under way
 	diskLow bool
 	sealed  map[uint64]uint64 // by writer: acts before it may be dropped
 }

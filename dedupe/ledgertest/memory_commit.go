@@ -19,6 +19,7 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 		return err
 	}
 	now := m.clock.now()
+	m.wrote = false
 	var results []dedupe.Act // told after the requests
 	for _, r := range b.Results {
 		if a, ok := m.finish(r, now); ok {
@@ -49,7 +50,9 @@ func (m *Memory) Commit(_ context.Context, b *dedupe.Batch) error {
 		}
 	}
 	m.disk.Batches++
-	m.disk.Mark = now
+	if m.wrote { // a batch that changes nothing leaves no trace, so no mark
+		m.disk.Mark = now
+	}
 	return nil
 }
 
@@ -201,6 +204,7 @@ func (m *Memory) finish(res *dedupe.Result, now time.Time) (dedupe.Act, bool) {
 	}
 	d := r.delivery(res.Lease.Delivery.Target)
 	if held {
+		m.wrote = true
 		*d = res.Settle(*d, now)
 		r.spend()
 		m.schedule.Settle(res.Lease, d.State, r.entry(*d))

@@ -38,9 +38,11 @@ func (m *Memory) step(s *dedupe.KeyStep, now time.Time) error {
 		return fmt.Errorf("%w: %w", dedupe.ErrFatal, err)
 	}
 	if s.Kind == dedupe.StepSpool && s.Verdict == dedupe.KeyDone {
+		m.wrote = true
 		m.disk.Chunks[chunkID{s.Key, s.Token, s.Chunk}] = bytes.Clone(s.Data)
 	}
 	if write {
+		m.wrote = true
 		m.write(s.Record)
 	}
 	for _, a := range s.Acts() {
