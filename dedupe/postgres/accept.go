@@ -440,11 +440,12 @@ func (b *batch) writeClaims() {
 // retention fills in the ledger's defaults.
 func (db *DB) retention(r dedupe.Retention) dedupe.Retention {
 	def := db.cfg.Retention
-	return dedupe.Retention{Body: cmp.Or(r.Body, def.Body), Meta: cmp.Or(r.Meta, def.Meta), Audit: cmp.Or(r.Audit, def.Audit)}
+	return dedupe.Retention{Body: cmp.Or(r.Body, def.Body), Meta: cmp.Or(r.Meta, def.Meta), Audit: cmp.Or(r.Audit, def.Audit), Once: r.Once}
 }
 
 // news are the rows of new events, by column.
 type news struct {
+	once                          []bool
 	refs, requests                [][16]byte
 	sources                       []string
 	ids, recs                     [][]byte
@@ -459,7 +460,7 @@ func (n *news) add(b *batch, ev *event.Event, req *dedupe.Request, keep dedupe.R
 	n.refs, n.requests = append(n.refs, ev.Ref), append(n.requests, ev.Body.Request)
 	n.sources, n.ids, n.recs = append(n.sources, ev.Source), append(n.ids, []byte(ev.ID)), append(n.recs, packEvent(ev))
 	n.keepBody, n.keepMeta = append(n.keepBody, keep.Body.Milliseconds()), append(n.keepMeta, keep.Meta.Milliseconds())
-	n.keepAudit = append(n.keepAudit, keep.Audit.Milliseconds())
+	n.keepAudit, n.once = append(n.keepAudit, keep.Audit.Milliseconds()), append(n.once, keep.Once && ev.Body.Length > 0)
 	if ev.Body.Request == ev.Ref {
 		body := req.Body
 		if body == nil {
@@ -470,7 +471,7 @@ func (n *news) add(b *batch, ev *event.Event, req *dedupe.Request, keep dedupe.R
 	}
 	for _, t := range ev.Targets {
 		d := event.Delivery{Event: ev.Ref, Target: t, State: event.Pending, DueAt: b.now, OpenedAt: b.now}
-		n.open.add(&d, ev)
+		n.open.add(&d, ev, keep.Once)
 		b.woken[t] = struct{}{}
 	}
 }
@@ -478,10 +479,10 @@ func (n *news) add(b *batch, ev *event.Event, req *dedupe.Request, keep dedupe.R
 func (b *batch) writeEvents() {
 	n := &b.news
 	if len(n.refs) > 0 {
-		b.queue(`INSERT INTO {s}.events SELECT ref, source, id, $5, request, $6, kb, km, ka, 0, 0, 0, rec
-			FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
-			u(ref, source, id, request, kb, km, ka, rec)`,
-			n.refs, n.sources, n.ids, n.requests, b.head.acts, b.head.now, n.keepBody, n.keepMeta, n.keepAudit, n.recs)
+		b.queue(`INSERT INTO {s}.events SELECT ref, source, id, $5, request, $6, kb, km, ka, once, false, 0, 0, 0, rec
+			FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::bool[])
+			u(ref, source, id, request, kb, km, ka, rec, once)`,
+			n.refs, n.sources, n.ids, n.requests, b.head.acts, b.head.now, n.keepBody, n.keepMeta, n.keepAudit, n.recs, n.once)
 	}
 	if len(n.bodyRefs) > 0 {
 		b.queue(`INSERT INTO {s}.bodies SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[])`, n.bodyRefs, n.bodyUntil, n.bodies)
@@ -502,6 +503,7 @@ func (b *batch) writeEvents() {
 
 // openCols are rows of open deliveries, by column.
 type openCols struct {
+	once             []bool
 	refs, requests   [][16]byte
 	targets          []string
 	gens             []int32
@@ -518,7 +520,8 @@ type lane struct {
 	n      int64
 }
 
-func (o *openCols) add(d *event.Delivery, ev *event.Event) {
+func (o *openCols) add(d *event.Delivery, ev *event.Event, once bool) {
+	o.once = append(o.once, once)
 	o.refs, o.requests = append(o.refs, d.Event), append(o.requests, ev.Body.Request)
 	o.targets, o.gens, o.newKeys = append(o.targets, d.Target), append(o.gens, int32(d.Generation)), append(o.newKeys, d.NewKey)
 	o.due, o.sizes = append(o.due, millis(d.DueAt)), append(o.sizes, ev.Body.Length)
@@ -541,7 +544,7 @@ func (o *openCols) add(d *event.Delivery, ev *event.Event) {
 	o.back[len(o.back)-1] = o.laneN[at] // its number for now
 }
 
-const openColumns = `ref, target, request, gen, new_key, 0, due, CASE WHEN gen > 0 THEN due ELSE 0 END, due, due, 0, '', size, ord`
+const openColumns = `ref, target, request, gen, new_key, 0, due, CASE WHEN gen > 0 THEN due ELSE 0 END, due, due, 0, '', size, once, ord`
 
 // write queues the rows. Their lanes are locked in order, so that positions
 // are in commit order over all gateways.
@@ -549,10 +552,10 @@ func (o *openCols) write(w *work) {
 	if len(o.refs) == 0 {
 		return
 	}
-	args := []any{o.refs, o.targets, o.requests, o.gens, o.newKeys, o.due, o.sizes, o.ords}
-	const from = `FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::int[], $5::bool[], $6::bigint[], $7::bigint[], $8::bigint[]`
+	args := []any{o.refs, o.targets, o.requests, o.gens, o.newKeys, o.due, o.sizes, o.ords, o.once}
+	const from = `FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::int[], $5::bool[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bool[]`
 	if len(o.laneT) == 0 {
-		w.queue(`INSERT INTO {s}.pending SELECT `+openColumns+`, 0, 0, 0, 0, 0, 0, 0, 0 `+from+`) u(ref, target, request, gen, new_key, due, size, ord)`, args...)
+		w.queue(`INSERT INTO {s}.pending SELECT `+openColumns+`, 0, 0, 0, 0, 0, 0, 0, 0 `+from+`) u(ref, target, request, gen, new_key, due, size, ord, once)`, args...)
 		return
 	}
 	lanes := make([]int64, len(o.refs))
@@ -562,10 +565,10 @@ func (o *openCols) write(w *work) {
 			lanes[i], o.back[i] = l, o.laneN[o.lanes[lane{o.targets[i], l}]]-o.back[i]
 		}
 	}
-	w.queue(`WITH l AS (INSERT INTO {s}.lanes SELECT * FROM unnest($11::text[], $12::bigint[], $13::bigint[]) u(target, lane, pos) ORDER BY target, lane
+	w.queue(`WITH l AS (INSERT INTO {s}.lanes SELECT * FROM unnest($12::text[], $13::bigint[], $14::bigint[]) u(target, lane, pos) ORDER BY target, lane
 			ON CONFLICT (target, lane) DO UPDATE SET pos = lanes.pos + excluded.pos RETURNING target, lane, pos)
-		INSERT INTO {s}.pending SELECT u.ref, u.target, request, gen, new_key, 0, due, CASE WHEN gen > 0 THEN due ELSE 0 END, due, due, 0, '', size, ord,
-			u.lane, COALESCE(l.pos - u.back, 0), 0, 0, 0, 0, 0, 0 `+from+`, $9::bigint[], $10::bigint[])
-			u(ref, target, request, gen, new_key, due, size, ord, lane, back) LEFT JOIN l ON l.target = u.target AND l.lane = u.lane`,
+		INSERT INTO {s}.pending SELECT u.ref, u.target, request, gen, new_key, 0, due, CASE WHEN gen > 0 THEN due ELSE 0 END, due, due, 0, '', size, once, ord,
+			u.lane, COALESCE(l.pos - u.back, 0), 0, 0, 0, 0, 0, 0 `+from+`, $10::bigint[], $11::bigint[])
+			u(ref, target, request, gen, new_key, due, size, ord, once, lane, back) LEFT JOIN l ON l.target = u.target AND l.lane = u.lane`,
 		append(args, lanes, o.back, o.laneT, o.laneL, o.laneN)...)
 }

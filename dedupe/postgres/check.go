@@ -47,7 +47,7 @@ func (c *checking) counts(ctx context.Context) error {
 }
 
 func (c *checking) events(ctx context.Context) error {
-	return c.each(ctx, c.tx, `SELECT e.ref, e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request`, nil, func(r pgx.Rows) error {
+	return c.each(ctx, c.tx, `SELECT e.ref, e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request AND NOT e.spent`, nil, func(r pgx.Rows) error {
 		var ref [16]byte
 		var rec, body []byte
 		if err := r.Scan(&ref, &rec, &body); err != nil {

@@ -151,6 +151,11 @@ func packEvent(ev *event.Event) []byte {
 		p.text(f.Name)
 		p.text(f.Value)
 	}
+	p.num(int64(len(ev.Index)))
+	for _, f := range ev.Index {
+		p.text(f.Name)
+		p.text(f.Value)
+	}
 	p.raw(ev.BodyHash[:])
 	p.raw(ev.Body.Request[:])
 	p.num(ev.Body.Offset)
@@ -181,6 +186,12 @@ func unpackEvent(ref event.Ref, b []byte) (event.Event, error) {
 		ev.Header = make([]event.Field, n)
 		for i := range ev.Header {
 			ev.Header[i] = event.Field{Name: u.text(), Value: u.text()}
+		}
+	}
+	if n := u.count(); n > 0 {
+		ev.Index = make([]event.Field, n)
+		for i := range ev.Index {
+			ev.Index[i] = event.Field{Name: u.text(), Value: u.text()}
 		}
 	}
 	u.fixed(ev.BodyHash[:])

@@ -18,6 +18,7 @@ type openRow struct {
 	due        int64
 	leaseUntil int64
 	size       int64
+	once       bool // its body goes when it is of no more use
 	ord        event.Order
 	token      int64
 	owner      int64
@@ -26,7 +27,7 @@ type openRow struct {
 	begunBy    int64
 }
 
-const openFields = `ref, target, request, gen, new_key, attempts, opened, updated, due, last_status, last_error, size, ord, token, owner,
+const openFields = `ref, target, request, gen, new_key, attempts, opened, updated, due, last_status, last_error, size, once, ord, token, owner,
 	lease_until, begun, begun_token, begun_by`
 
 func scanOpen(r pgx.Rows) (*openRow, error) {
@@ -37,7 +38,7 @@ func scanOpen(r pgx.Rows) (*openRow, error) {
 		attempts             int64
 		opened, updated, ord int64
 	)
-	err := r.Scan(&ref, &o.Target, &request, &gen, &o.NewKey, &attempts, &opened, &updated, &o.due, &o.LastStatus, &o.LastError, &o.size, &ord,
+	err := r.Scan(&ref, &o.Target, &request, &gen, &o.NewKey, &attempts, &opened, &updated, &o.due, &o.LastStatus, &o.LastError, &o.size, &o.once, &ord,
 		&o.token, &o.owner, &o.leaseUntil, &o.begun, &o.begunToken, &o.begunBy)
 	o.Event, o.request, o.Generation, o.Attempts, o.ord = event.Ref(ref), event.Ref(request), uint16(gen), uint32(attempts), event.Order(ord)
 	o.OpenedAt, o.UpdatedAt, o.DueAt = fromMillis(opened), fromMillis(updated), fromMillis(o.due)
@@ -89,6 +90,7 @@ type results struct {
 	closed  closedCols
 	blocks  blockCols
 	deleted rowKeys
+	spent   [][16]byte // events whose body may be of no more use
 	tries   attemptCols
 	silent  rowKeys // whose note of an attempt on the wire goes, and of which lease
 	tokens  []int64
@@ -148,6 +150,9 @@ func (m *results) close(p place, o *openRow) {
 	delete(m.changed, p)
 	m.deleted.refs, m.deleted.targets = append(m.deleted.refs, p.ref), append(m.deleted.targets, p.target)
 	m.closed.add(&o.Delivery)
+	if o.once && o.State != event.Dead {
+		m.spent = append(m.spent, p.ref)
+	}
 	if o.State == event.Dead && o.ord.Blocks() {
 		m.blocks.add(p, o.ord)
 	}
@@ -235,6 +240,22 @@ func (m *results) write(w *work) {
 	m.closed.write(w)
 	m.blocks.write(w)
 	m.tries.write(w)
+	w.spend(m.spent)
+}
+
+// spend drops the bodies of events that have no more use for them. The events
+// are locked first: of two gateways that each close a delivery, the second sees
+// what the first did.
+func (w *work) spend(refs [][16]byte) {
+	if len(refs) == 0 {
+		return
+	}
+	w.queue(`SELECT 1 FROM {s}.events WHERE ref = ANY($1::uuid[]) AND once ORDER BY ref FOR UPDATE`, refs)
+	w.queue(`UPDATE {s}.events e SET spent = true WHERE ref = ANY($1::uuid[]) AND once AND NOT spent
+		AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref)
+		AND NOT EXISTS (SELECT FROM {s}.closed c WHERE c.ref = e.ref AND c.state NOT IN (2, 4))`, refs)
+	w.queue(`DELETE FROM {s}.bodies b WHERE ref IN (SELECT request FROM {s}.events WHERE ref = ANY($1::uuid[]) AND spent)
+		AND NOT EXISTS (SELECT FROM {s}.events e WHERE e.request = b.ref AND e.once AND NOT e.spent)`, refs)
 }
 
 func (m *results) changeOpen(w *work) {

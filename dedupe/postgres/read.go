@@ -31,9 +31,10 @@ func clamp(limit int) int {
 type stored struct {
 	dedupe.Record
 	batch int64
+	once  bool
 }
 
-const eventFields = `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request)`
+const eventFields = `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, e.spent OR NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request), e.once`
 
 // scanEvent reads a row of eventFields. A row that a filter left out has no
 // record.
@@ -43,7 +44,7 @@ func scanEvent(r pgx.Row) (s stored, left bool, err error) {
 		repeats, conflicts, last int64
 		rec                      []byte
 	)
-	if err := r.Scan(&ref, &s.batch, &repeats, &conflicts, &last, &rec, &s.BodyGone); err != nil {
+	if err := r.Scan(&ref, &s.batch, &repeats, &conflicts, &last, &rec, &s.BodyGone, &s.once); err != nil {
 		return s, false, err
 	}
 	s.Event.Ref = event.Ref(ref)
@@ -152,7 +153,7 @@ func (db *DB) load(ctx context.Context, q querier, ref event.Ref) (dedupe.Loaded
 		return dedupe.Loaded{}, err
 	}
 	var rec, body []byte
-	err := db.row(ctx, q, `SELECT e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request WHERE e.ref = $1`, [16]byte(ref)).Scan(&rec, &body)
+	err := db.row(ctx, q, `SELECT e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request AND NOT e.spent WHERE e.ref = $1`, [16]byte(ref)).Scan(&rec, &body)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return dedupe.Loaded{}, db.absent(ctx, q, ref)
@@ -277,7 +278,7 @@ func (db *DB) chunk(ctx context.Context, q querier, flt dedupe.Filter, before ev
 	}
 	framed, _ := dedupe.FrameID(flt.ID)
 	sql := `SELECT e.ref, e.batch, e.repeats, e.conflicts, e.last_at, CASE WHEN ($3 = '' OR e.source = $3) AND ($4 = ''::bytea OR e.id = $4) THEN e.rec END,
-		NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request) FROM {s}.events e WHERE e.ref < $1 ORDER BY e.ref DESC LIMIT $2`
+		e.spent OR NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request), e.once FROM {s}.events e WHERE e.ref < $1 ORDER BY e.ref DESC LIMIT $2`
 	if flt.ID != "" && flt.Source != "" { // by the index
 		sql = `SELECT ` + eventFields + ` FROM {s}.events e WHERE e.ref < $1 AND e.id = $4 AND e.id <> '' AND e.source = $3 ORDER BY e.ref DESC LIMIT $2`
 	}
@@ -381,7 +382,7 @@ func (db *DB) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[d
 		for _, s := range strings.Split(cursor, ".") {
 			ref, err := event.ParseRef(s)
 			if err != nil {
-				return page, fmt.Errorf("cursor %q: %w", cursor, err)
+				return page, fmt.Errorf("%w: %q: %w", dedupe.ErrCursor, cursor, err)
 			}
 			at[ref.Writer()] = ref
 		}

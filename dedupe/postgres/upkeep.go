@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -13,67 +14,118 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// Replay opens closed deliveries again. A call over a filter is bounded, and
-// each event is a transaction of its own.
+// Replay opens closed deliveries again, with the note of it in the same
+// transaction.
 func (db *DB) Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, error) {
+	events, next, err := db.selected(ctx, &r)
+	if err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	targets := make([][]string, len(events))
+	for i := range events {
+		if targets[i], err = db.routes(ctx, &events[i], &r); err != nil {
+			return dedupe.ReplayCount{}, err
+		}
+	}
+	refs := make([]event.Ref, len(events))
+	for i := range events {
+		refs[i] = events[i].Event.Ref
+	}
 	var n dedupe.ReplayCount
+	var note *dedupe.Note
+	err = db.transact(ctx, deliveriesOf(db, refs...), func(w *work, res pgx.BatchResults) error {
+		all, err := readDeliveries(res)
+		if err != nil {
+			return err
+		}
+		n = dedupe.ReplayCount{Next: next}
+		for i := range events {
+			w.replay(all, &events[i], &r, targets[i], &n)
+		}
+		if r.Keep == nil || r.DryRun {
+			return nil
+		}
+		if note == nil { // asked once, however often the transaction is tried
+			kept := r.Keep(n)
+			note = &kept
+		}
+		return w.putNote(ctx, note)
+	})
+	if err != nil {
+		return dedupe.ReplayCount{}, err
+	}
+	return n, nil
+}
+
+// selected are the events that r is about, and where a bounded call goes on.
+func (db *DB) selected(ctx context.Context, r *dedupe.Replay) (out []stored, next string, err error) {
 	if ref := r.Selection.Ref; !ref.IsZero() {
 		s, err := db.find(ctx, db.pool, ref)
-		if err == nil {
-			err = db.replay(ctx, &s, &r, &n)
-		}
-		return n, err
+		return []stored{s}, "", err
 	}
 	before, err := parseCursor(r.Cursor)
 	if err != nil {
-		return n, err
+		return nil, "", err
 	}
 	limit := r.Limit
 	if limit <= 0 {
 		limit = 1000
 	}
-	next, err := db.scan(ctx, db.pool, r.Selection.Filter, before, limit, func(s *stored) (bool, error) {
-		if !r.Selection.Filter.MatchRecord(&s.Record) {
-			return true, nil
+	at, err := db.scan(ctx, db.pool, r.Selection.Filter, before, limit, func(s *stored) (bool, error) {
+		if r.Selection.Filter.MatchRecord(&s.Record) {
+			out = append(out, *s)
 		}
-		return true, db.replay(ctx, s, &r, &n)
+		return true, nil
 	})
-	if !next.IsZero() {
-		n.Next = next.String()
+	if !at.IsZero() {
+		next = at.String()
 	}
-	return n, err
+	return out, next, err
+}
+
+// routes are the targets that r opens of an event.
+func (db *DB) routes(ctx context.Context, s *stored, r *dedupe.Replay) (targets []string, err error) {
+	if r.Reroute == nil || s.BodyGone {
+		return s.Event.Targets, nil
+	}
+	targets = r.Reroute(&s.Event, func() (b []byte, _ error) {
+		b, err = db.Body(ctx, s.Event.Ref)
+		return b, err
+	})
+	return targets, err
 }
 
 // replay opens what r selects of one event.
-func (db *DB) replay(ctx context.Context, s *stored, r *dedupe.Replay, n *dedupe.ReplayCount) error {
+func (w *work) replay(all map[event.Ref]*held, s *stored, r *dedupe.Replay, targets []string, n *dedupe.ReplayCount) {
 	n.Events++
 	if s.BodyGone {
 		n.Pruned++
-		return nil
+		return
 	}
-	targets := s.Event.Targets
-	if r.Reroute != nil {
-		var failed error
-		targets = r.Reroute(&s.Event, func() ([]byte, error) {
-			b, err := db.Body(ctx, s.Event.Ref)
-			failed = err
-			return b, err
-		})
-		if failed != nil {
-			return failed
-		}
-	}
-	var opened, open int
-	err := db.transact(ctx, deliveriesOf(db, s.Event.Ref), func(w *work, res pgx.BatchResults) error {
-		ds, err := readDeliveries(res)
-		if err != nil {
-			return err
-		}
-		opened, open = w.reopen(ds, s, r, targets)
-		return nil
-	})
+	opened, open := w.reopen(all[s.Event.Ref], s, r, targets)
 	n.Opened, n.Open = n.Opened+opened, n.Open+open
-	return err
+	n.Bytes += int64(opened) * s.Event.Body.Length
+}
+
+// putNote puts a note with the transaction.
+func (w *work) putNote(ctx context.Context, n *dedupe.Note) error {
+	if err := n.Check(); err != nil {
+		return err
+	}
+	var version int64
+	err := w.db.row(ctx, w.conn, `SELECT version FROM {s}.notes WHERE kind = $1 AND name = $2 FOR UPDATE`, []byte(n.Kind), []byte(n.Name)).Scan(&version)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	if uint64(version) != n.Version {
+		return dedupe.ErrStale
+	}
+	sql := `UPDATE {s}.notes SET version = version + 1, updated = $3, value = $4 WHERE kind = $1 AND name = $2`
+	if version == 0 { // when another gateway is first, this one sees it on its next try
+		sql = `INSERT INTO {s}.notes VALUES ($1, $2, 1, $3, $4)`
+	}
+	w.queue(sql, []byte(n.Kind), []byte(n.Name), w.head.now, append([]byte{}, n.Value...))
+	return nil
 }
 
 // held is an event's deliveries under lock.
@@ -91,41 +143,53 @@ func (h *held) find(target string) (d event.Delivery, there bool) {
 	return d, there
 }
 
-// deliveriesOf asks for an event's deliveries and locks its row first, so that
-// none is closed or opened beside.
-func deliveriesOf(db *DB, ref event.Ref) func(*pgx.Batch) {
+// deliveriesOf asks for the deliveries of events, locked, so that none is
+// closed or opened beside.
+func deliveriesOf(db *DB, events ...event.Ref) func(*pgx.Batch) {
+	refs := make([][16]byte, len(events))
+	for i := range events {
+		refs[i] = events[i]
+	}
 	return func(q *pgx.Batch) {
-		q.Queue(db.q(`SELECT `+openFields+` FROM {s}.pending WHERE ref = $1 ORDER BY target FOR UPDATE`), [16]byte(ref))
-		q.Queue(db.q(`SELECT ref, target, gen, state, new_key, attempts, opened, updated, last_status, last_error FROM {s}.closed WHERE ref = $1
-			ORDER BY target FOR UPDATE`), [16]byte(ref))
-		q.Queue(db.q(`SELECT count(*) FROM {s}.events WHERE ref = $1`), [16]byte(ref))
+		q.Queue(db.q(`SELECT `+openFields+` FROM {s}.pending WHERE ref = ANY($1::uuid[]) ORDER BY ref, target FOR UPDATE`), refs)
+		q.Queue(db.q(`SELECT ref, target, gen, state, new_key, attempts, opened, updated, last_status, last_error FROM {s}.closed WHERE ref = ANY($1::uuid[])
+			ORDER BY ref, target FOR UPDATE`), refs)
+		q.Queue(db.q(`SELECT u.ref, e.ref IS NULL FROM unnest($1::uuid[]) u(ref) LEFT JOIN {s}.events e ON e.ref = u.ref`), refs)
 	}
 }
 
-func readDeliveries(res pgx.BatchResults) (*held, error) {
-	h := &held{open: map[string]*openRow{}, closed: map[string]event.Delivery{}}
-	err := query(res, func(r pgx.Rows) error {
-		o, err := scanOpen(r)
-		h.open[o.Target] = o
-		return err
-	})
-	if err != nil {
-		return nil, err
+func readDeliveries(res pgx.BatchResults) (map[event.Ref]*held, error) {
+	all := map[event.Ref]*held{}
+	of := func(ref event.Ref) *held {
+		if all[ref] == nil {
+			all[ref] = &held{open: map[string]*openRow{}, closed: map[string]event.Delivery{}}
+		}
+		return all[ref]
 	}
-	err = query(res, func(r pgx.Rows) error {
-		d, err := scanClosed(r)
-		h.closed[d.Target] = d
-		return err
-	})
-	if err != nil {
-		return nil, err
+	for _, scan := range [...]func(pgx.Rows) error{
+		func(r pgx.Rows) error {
+			o, err := scanOpen(r)
+			of(o.Event).open[o.Target] = o
+			return err
+		},
+		func(r pgx.Rows) error {
+			d, err := scanClosed(r)
+			of(d.Event).closed[d.Target] = d
+			return err
+		},
+		func(r pgx.Rows) error {
+			var ref [16]byte
+			var gone bool
+			err := r.Scan(&ref, &gone)
+			of(event.Ref(ref)).gone = gone
+			return err
+		},
+	} {
+		if err := query(res, scan); err != nil {
+			return nil, err
+		}
 	}
-	var n int
-	if err := res.QueryRow().Scan(&n); err != nil {
-		return nil, err
-	}
-	h.gone = n == 0
-	return h, res.Close()
+	return all, res.Close()
 }
 
 func scanClosed(r pgx.Rows) (d event.Delivery, err error) {
@@ -166,7 +230,7 @@ func (w *work) reopen(h *held, s *stored, r *dedupe.Replay, targets []string) (o
 				d = event.Delivery{Event: s.Event.Ref, Target: t}
 			}
 			d = dedupe.Reopen(d, r.NewKey, w.now)
-			rows.add(&d, &s.Event)
+			rows.add(&d, &s.Event, s.once)
 			w.act(dedupe.ReplayedAct(&d, r.By))
 			w.woken[t] = struct{}{}
 		}
@@ -219,6 +283,7 @@ func (db *DB) Drop(ctx context.Context, ref event.Ref, target string, by dedupe.
 		if len(targets) > 0 {
 			w.queue(`UPDATE {s}.closed SET state = $3, updated = $4 WHERE ref = $1 AND target = ANY($2::text[])`, [16]byte(ref), targets, int16(event.Cancelled), w.head.now)
 			w.queue(`DELETE FROM {s}.blocks WHERE ref = $1 AND target = ANY($2::text[])`, [16]byte(ref), targets)
+			w.spend([][16]byte{ref})
 		}
 		return len(targets)
 	})
@@ -230,10 +295,11 @@ func (db *DB) change(ctx context.Context, ref event.Ref, f func(*work, *held) in
 		return 0, err
 	}
 	err = db.transact(ctx, deliveriesOf(db, ref), func(w *work, res pgx.BatchResults) error {
-		h, err := readDeliveries(res)
+		all, err := readDeliveries(res)
 		if err != nil {
 			return err
 		}
+		h := all[ref]
 		if h.gone {
 			return db.absent(ctx, w.conn, ref)
 		}

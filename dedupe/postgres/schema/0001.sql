@@ -37,12 +37,15 @@ CREATE TABLE {s}.events (
   keep_body bigint NOT NULL,
   keep_meta bigint NOT NULL,
   keep_audit bigint NOT NULL,
+  once boolean NOT NULL,
+  spent boolean NOT NULL,
   repeats bigint NOT NULL,
   conflicts bigint NOT NULL,
   last_at bigint NOT NULL,
   rec bytea NOT NULL
 ) PARTITION BY RANGE (ref);
 CREATE INDEX events_id ON {s}.events (id, ref) WHERE id <> '';
+CREATE INDEX events_once ON {s}.events (request) WHERE once AND NOT spent;
 CREATE INDEX events_audit ON {s}.events (ref) WHERE keep_audit < keep_meta;
 CREATE TABLE {s}.bodies (
   ref uuid PRIMARY KEY,
@@ -88,6 +91,7 @@ CREATE TABLE {s}.pending (
   last_status int NOT NULL,
   last_error text NOT NULL,
   size bigint NOT NULL,
+  once boolean NOT NULL,
   ord bigint NOT NULL,
   lane bigint NOT NULL,
   pos bigint NOT NULL,
