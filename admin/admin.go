@@ -67,6 +67,11 @@ type Config struct {
 
 	// Jobs run replays in the background. Without them there are none.
 	Jobs Jobs
+	// Puller gives deliveries to services that fetch them; PullTokens are their
+	// tokens' hashes, by target, and SetPullTokens replaces them. Without it
+	// nothing is pulled.
+	Puller     Puller
+	PullTokens map[string][sha256.Size]byte
 	// TestTarget sends one test request to a target. Its error is
 	// dedupe.ErrNotFound for a name that is none. May be nil: then there are no
 	// tests.
@@ -113,14 +118,16 @@ const (
 
 // Admin is the operator's listener. It is safe for concurrent use.
 type Admin struct {
-	cfg      Config                  // read-only after New
-	tokens   atomic.Pointer[[]Token] // the gateway's own is the first
-	started  time.Time
-	met      *metrics
-	logins   *limiter
-	failures failureCounts
-	hosts    map[string]bool // read-only after New
-	handler  http.Handler
+	cfg    Config                  // read-only after New
+	tokens atomic.Pointer[[]Token] // the gateway's own is the first
+
+	pullTokens atomic.Pointer[map[string][sha256.Size]byte]
+	started    time.Time
+	met        *metrics
+	logins     *limiter
+	failures   failureCounts
+	hosts      map[string]bool // read-only after New
+	handler    http.Handler
 
 	sessions *sessions
 	history  *history
@@ -150,6 +157,7 @@ func New(cfg Config) (*Admin, error) {
 	if err := a.SetTokens(cfg.Tokens); err != nil {
 		return nil, err
 	}
+	a.SetPullTokens(cfg.PullTokens)
 	met, err := newMetrics(cfg.Registerer)
 	if err != nil {
 		return nil, fmt.Errorf("admin: register metrics: %w", err)

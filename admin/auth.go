@@ -21,6 +21,7 @@ const (
 	asViewer                   // any token
 	localOrToken               // any token, unless the peer is this machine
 	open                       // nothing
+	byPullToken                // the token of the pulled target that the path names; the route asks itself
 )
 
 // role is the least role that an access needs; 0 for none.
@@ -94,7 +95,7 @@ func (a *Admin) authorize(r *http.Request, need access) (Principal, error) {
 	if !ok {
 		token, reason = "", authMalformed // nobody's token is empty
 	}
-	p, err := a.login(r, token, reason)
+	p, err := a.login(r, token, reason, a.holder)
 	if err != nil {
 		return p, err
 	}
@@ -107,7 +108,7 @@ func (a *Admin) authorize(r *http.Request, need access) (Principal, error) {
 
 // login finds the holder of a token. Failures count against the address, for
 // the reason given; an address with too many is not looked at.
-func (a *Admin) login(r *http.Request, token, reason string) (Principal, error) {
+func (a *Admin) login(r *http.Request, token, reason string, holder func([sha256.Size]byte) (Principal, bool)) (Principal, error) {
 	peer, now := peerOf(r), a.cfg.Now()
 	if a.logins.limited(peer, now) {
 		a.met.authFailures.WithLabelValues(authLimited).Inc()
@@ -115,7 +116,7 @@ func (a *Admin) login(r *http.Request, token, reason string) (Principal, error) 
 		a.holdBack(r)
 		return Principal{}, errLimited
 	}
-	if p, ok := a.holder(HashToken(token)); ok {
+	if p, ok := holder(HashToken(token)); ok {
 		return p, nil
 	}
 	a.met.authFailures.WithLabelValues(reason).Inc()

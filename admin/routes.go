@@ -77,6 +77,9 @@ func (a *Admin) router() http.Handler {
 	for _, r := range a.routes() {
 		e.Add(r.method, r.path, a.serve(r.path, r.need, a.recorded(r, r.handle)))
 	}
+	for _, r := range a.pullRoutes() {
+		e.Add(r.method, r.path, r.handle)
+	}
 	for _, r := range a.pageRoutes() {
 		e.Add(r.method, r.path, a.servePage(r.path, r.need, a.recorded(r, r.handle)))
 	}

@@ -245,7 +245,7 @@ func (v *view) laneOf(d *Detail, dl *Delivery) lane {
 		n++
 		m := mark{at: at.StartedAt, until: at.StartedAt.Add(time.Duration(at.Duration * float64(time.Second))), kind: "fail",
 			title: fmt.Sprintf("attempt %d: %s after %s", at.Number, outcomeWord(string(at.Outcome)), seconds(at.Duration))}
-		if at.Outcome == event.Outcome2xx {
+		if at.Outcome.Success() {
 			m.kind = "ok"
 		}
 		end = m.until

@@ -65,7 +65,7 @@ func (a *Admin) loginForm(c echo.Context) error {
 	if token == "" {
 		return a.loginTo(c, http.StatusBadRequest, loginData{Next: next, Wrong: "Paste the token: it is one line of a file that the gateway named when it started."})
 	}
-	p, err := a.login(r, token, authWrong)
+	p, err := a.login(r, token, authWrong, a.holder)
 	switch {
 	case errors.Is(err, errLimited):
 		c.Response().Header().Set("Retry-After", "60")

@@ -23,7 +23,7 @@ func (r *Result) Settle(d event.Delivery, now time.Time) event.Delivery {
 		return d
 	}
 	d.LastStatus, d.LastError = r.Attempt.Status, string(r.Attempt.Outcome)
-	if r.Attempt.Outcome == event.Outcome2xx {
+	if r.Attempt.Outcome.Success() {
 		d.LastError = ""
 	}
 	return d

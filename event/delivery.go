@@ -125,13 +125,19 @@ const (
 	OutcomeGaveUp       Outcome = "gave_up"        // gave up while the target was paused or its breaker open; nothing was sent
 	OutcomeDamaged      Outcome = "body_damaged"   // the stored body failed its check; nothing was sent
 	OutcomeUnknown      Outcome = "unknown"        // sent, and the answer was never recorded
+	OutcomeAcked        Outcome = "acked"          // a service that pulls has done it
+	OutcomeNacked       Outcome = "nacked"         // a service that pulls gave it back
 )
 
 // Outcomes lists every outcome.
 func Outcomes() []Outcome {
 	return []Outcome{Outcome2xx, Outcome3xx, Outcome4xx, Outcome5xx, OutcomeTimeout, OutcomeConnectError,
-		OutcomeTLSError, OutcomeDNSError, OutcomeBlocked, OutcomeInterrupted, OutcomeMissing, OutcomeGaveUp, OutcomeDamaged, OutcomeUnknown}
+		OutcomeTLSError, OutcomeDNSError, OutcomeBlocked, OutcomeInterrupted, OutcomeMissing, OutcomeGaveUp, OutcomeDamaged, OutcomeUnknown,
+		OutcomeAcked, OutcomeNacked}
 }
+
+// Success reports whether the target took the delivery.
+func (o Outcome) Success() bool { return o == Outcome2xx || o == OutcomeAcked }
 
 // Attempt is one HTTP request on the wire for a delivery. It never changes
 // once recorded.

@@ -96,7 +96,7 @@ func (f *Forwarder) callerOf(name string) *caller {
 	defer f.mu.Unlock()
 	t, c := f.targets[name], f.callers[name]
 	switch {
-	case t == nil:
+	case t == nil || t.Pull:
 		return nil
 	case c != nil && c.target == t:
 		return c

@@ -67,6 +67,7 @@ type Forwarder struct {
 	changed chan struct{} // holds a value when targets have changed
 	failed  chan error    // the ledger's failure; the first one counts
 	book    *book
+	pulls   *pulls
 	randMu  sync.Mutex // makes calls of cfg.Rand serial
 
 	// mu guards all below; held for bookkeeping only, never across I/O.
@@ -104,11 +105,13 @@ func New(cfg Config) (*Forwarder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Forwarder{
+	f := &Forwarder{
 		cfg: cfg, metrics: m, book: newBook(cfg.Ledger, cfg.Log), changed: make(chan struct{}, 1), failed: make(chan error, 1),
 		targets: map[string]*Target{}, served: map[string]struct{}{}, states: map[string]*state{}, queues: map[string]*queue{},
 		callers: map[string]*caller{},
-	}, nil
+	}
+	f.pulls = newPulls(f)
+	return f, nil
 }
 
 // SetTargets makes ts the targets, all of them or on an error none: a name
@@ -198,7 +201,7 @@ func (f *Forwarder) reconcile() {
 		}
 	}
 	for name, t := range f.targets {
-		if f.queues[name] == nil {
+		if f.queues[name] == nil && !t.Pull {
 			q := f.newQueue(t)
 			f.queues[name] = q
 			f.start(q)
@@ -208,14 +211,17 @@ func (f *Forwarder) reconcile() {
 
 func (f *Forwarder) newQueue(t *Target) *queue {
 	gate := f.states[t.Name].gate
-	return &queue{
+	q := &queue{
 		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.Site()),
-		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], build: newBuilder(t, f.cfg.Version), spans: f.cfg.Spans,
-		transport: newTransport(t, f.cfg.Dial, f.cfg.Resolver), fail: f.fail,
-		work: make(chan item, waiting(t)), results: make(chan *dedupe.Result, backlog), share: newShare(t.Memory),
+		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], spans: f.cfg.Spans, fail: f.fail,
 		save: func() { f.book.save(t.Name, gate) },
 		hold: func(by dedupe.By) { f.hold(t.Name, gate, by) },
 	}
+	if !t.Pull { // nobody is called
+		q.build, q.transport, q.share = newBuilder(t, f.cfg.Version), newTransport(t, f.cfg.Dial, f.cfg.Resolver), newShare(t.Memory)
+		q.work, q.results = make(chan item, waiting(t)), make(chan *dedupe.Result, backlog)
+	}
+	return q
 }
 
 func (f *Forwarder) rand() float64 {
@@ -252,6 +258,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		return err
 	}
 	watch.Go(func() { f.watchMissing(leasing) })
+	queues.Go(func() { f.pulls.run(leasing, attempts) })
 	keeping, keep := context.WithCancel(work)
 	defer keep()
 	var keeper sync.WaitGroup

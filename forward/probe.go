@@ -77,6 +77,9 @@ func (f *Forwarder) Test(ctx context.Context, name string) (Probe, error) {
 	if t == nil {
 		return Probe{}, fmt.Errorf("target %q: %w", name, dedupe.ErrNotFound)
 	}
+	if t.Pull {
+		return Probe{}, fmt.Errorf("target %q can't be tested: its service fetches deliveries, nobody calls it", name)
+	}
 	now := f.cfg.Now()
 	in := testEventFor(t, now)
 	p := Probe{Target: name, Site: t.Site(), Key: in.Event.Key, Signed: len(t.Signing) > 0, At: now}

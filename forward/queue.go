@@ -122,6 +122,11 @@ func (q *queue) commit(ctx context.Context, batch []*dedupe.Result) {
 		q.fail(err)
 		return
 	}
+	q.count(batch...)
+}
+
+// count counts what committed results closed.
+func (q *queue) count(batch ...*dedupe.Result) {
 	var now time.Time
 	for _, r := range batch {
 		m := &q.state.metrics

@@ -77,7 +77,7 @@ func (s *state) note(a *event.Attempt, now time.Time) (count int64, say bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts[a.Outcome]++
-	if a.Outcome == event.Outcome2xx {
+	if a.Outcome.Success() {
 		s.lastSuccess = now
 		count, s.failures = s.failures, 0
 		if count > 0 {
@@ -159,7 +159,7 @@ func (q *queue) logAttempt(d event.Delivery, a *event.Attempt) {
 		q.log.Debug("attempt ended", attrs...)
 	}
 	switch {
-	case say && a.Outcome == event.Outcome2xx:
+	case say && a.Outcome.Success():
 		q.log.Info("target answers again", "failures", count)
 	case say:
 		q.log.Warn("attempt failed", append(attrs, "unsaid", count)...)

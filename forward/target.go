@@ -56,6 +56,11 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 type Target struct {
 	// Name is the target's identity: deliveries are kept by it.
 	Name string
+	// Pull says that the target's service fetches its deliveries with
+	// Forwarder.Pull. Such a target has no URL, and nothing of how one is
+	// called; Concurrency, 0 = DefaultPullLeases, is how many leases may be out
+	// at once, and Memory bounds the bodies of one call.
+	Pull bool
 	// URL is absolute, http or https, without user info and fragment. An
 	// event's raw query is joined to its own with "&".
 	URL *url.URL
@@ -109,6 +114,10 @@ type Target struct {
 // with it.
 func (t Target) normal() (Target, error) {
 	setDefault(&t.Timeout, DefaultTimeout)
+	if t.Pull {
+		setDefault(&t.Concurrency, DefaultPullLeases)
+		t.Breaker.Off = true // a sick service asks for nothing
+	}
 	setDefault(&t.Concurrency, DefaultConcurrency)
 	setDefault(&t.GiveUp, DefaultGiveUp)
 	setDefault(&t.Memory, DefaultMemory)
@@ -131,6 +140,10 @@ func (t Target) checkURL() error {
 	switch u := t.URL; {
 	case t.Name == "":
 		return errors.New("has no name")
+	case t.Pull && u == nil && t.Way == (Way{}):
+		return nil
+	case t.Pull:
+		return errors.New("url: a pulled target has none")
 	case u == nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
 		return errors.New("url: want an absolute http or https URL")
 	case u.Scheme != "http" && u.Scheme != "https":

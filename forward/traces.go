@@ -32,10 +32,14 @@ func (q *queue) span(ev *event.Event, d event.Delivery, a *event.Attempt) {
 		Name: "deliver " + a.Target, Kind: trace.Client, Context: ctx, Parent: parent,
 		Start: a.StartedAt, End: a.StartedAt.Add(a.Duration), Attrs: make([]trace.Attr, 0, 14),
 	}
-	s.Text("http.request.method", q.build.method(ev))
-	if q.target.Way.Socket != "" {
+	switch {
+	case q.target.Pull:
+		s.Text("onceward.lease", "pull")
+	case q.target.Way.Socket != "":
+		s.Text("http.request.method", q.build.method(ev))
 		s.Text("server.address", q.target.Way.Socket)
-	} else {
+	default:
+		s.Text("http.request.method", q.build.method(ev))
 		s.Text("server.address", q.target.URL.Hostname())
 	}
 	if a.Status != 0 {
@@ -44,7 +48,7 @@ func (q *queue) span(ev *event.Event, d event.Delivery, a *event.Attempt) {
 	if a.Number > 1 {
 		s.Num("http.request.resend_count", int64(a.Number-1))
 	}
-	if a.Outcome != event.Outcome2xx {
+	if !a.Outcome.Success() {
 		s.Text("error.type", string(a.Outcome))
 		s.Error = string(a.Outcome)
 	}

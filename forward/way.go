@@ -48,6 +48,9 @@ func (t *Target) standard() bool { return t.URL.Scheme == "https" || t.Way.Proxy
 // Site is what may be said of where a target is: for some, the path is the
 // credential.
 func (t *Target) Site() string {
+	if t.Pull {
+		return "pull"
+	}
 	if t.Way.Socket != "" {
 		return "unix:" + t.Way.Socket
 	}

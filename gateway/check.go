@@ -69,6 +69,9 @@ func (c *Config) fill() {
 			t.Headers[name] = v
 		}
 		t.Auth.label()
+		if t.PullToken.unset || !t.PullToken.Value.Empty() {
+			t.PullToken.ID = "pull_token"
+		}
 		t.fillDelivery()
 	}
 }

@@ -15,6 +15,7 @@ import (
 // targets checks every target.
 func (c *checker) targets() {
 	seen, claimed, used := map[string]*node{}, map[string]*node{}, map[string]bool{}
+	pullers := map[string]string{}
 	for i := range c.cfg.Targets {
 		c.name(c.cfg.tree.get("target").item(i), "target", c.cfg.Targets[i].Name, seen)
 	}
@@ -26,13 +27,16 @@ func (c *checker) targets() {
 	for i := range c.cfg.Targets {
 		t, n := &c.cfg.Targets[i], c.cfg.tree.get("target").item(i)
 		c.formerly(n, "target", t.Formerly, seen, claimed)
-		c.targetURL(t, n)
-		c.targetHeaders(t, n)
 		c.targetSchedule(t, n)
 		c.targetOrder(t, n)
-		c.signing(t, n.get("signing_secrets"))
-		c.outbound(t, n)
-		c.idempotent(t, n)
+		c.pulled(t, n, pullers)
+		if !t.Pull {
+			c.targetURL(t, n)
+			c.targetHeaders(t, n)
+			c.signing(t, n.get("signing_secrets"))
+			c.outbound(t, n)
+			c.idempotent(t, n)
+		}
 		if t.Name != "" && !used[t.Name] {
 			c.rep.warn(n.or("name"), "no source sends to target "+strconv.Quote(t.Name), "name it in the targets of a source, or remove it")
 		}

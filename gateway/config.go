@@ -208,7 +208,12 @@ type RouteConfig struct {
 type TargetConfig struct {
 	// Name is its identity, [a-z0-9][a-z0-9_-]{0,62}. Required.
 	Name string `toml:"name"`
-	// URL is http or https, without user and fragment. Required.
+	// Pull says that the target's service fetches its deliveries at
+	// /api/v1/pull/NAME on the admin listener, with PullToken. Such a target has
+	// no url, and none of the keys that say how one is called.
+	Pull      bool         `toml:"pull,omitzero"`
+	PullToken SecretConfig `toml:"pull_token,omitzero"`
+	// URL is http or https, without user and fragment. Required unless Pull.
 	URL string `toml:"url,omitzero"`
 	// Timeout bounds one attempt. Default "30s", 100ms to 10m.
 	Timeout Duration `toml:"timeout,omitzero"`

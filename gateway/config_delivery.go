@@ -67,6 +67,9 @@ func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 func (t *TargetConfig) fillDelivery() {
 	orDefault(&t.Timeout, forward.DefaultTimeout)
 	orDefault(&t.GiveUpAfter, forward.DefaultGiveUp)
+	if t.Concurrency == 0 && t.Pull {
+		t.Concurrency = forward.DefaultPullLeases
+	}
 	if t.Concurrency == 0 {
 		t.Concurrency = forward.DefaultConcurrency
 	}

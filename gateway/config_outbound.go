@@ -82,6 +82,9 @@ func splitUnix(text string) (socket string, u *url.URL, err error) {
 // place is where the target is: a URL, and the path of a socket when it is
 // behind one.
 func (t *TargetConfig) place() (u *url.URL, socket string, err error) {
+	if t.Pull {
+		return nil, "", nil
+	}
 	if strings.HasPrefix(t.URL, unixScheme) {
 		socket, u, err = splitUnix(t.URL)
 		return u, socket, err

@@ -339,6 +339,7 @@ func (g *Gateway) makeAdmin() error {
 	g.admin, err = admin.New(admin.Config{
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder}, Control: g.forwarder,
 		Audit: g.account, Record: g.writer.Record, Jobs: g.jobs,
+		Puller: puller{g.forwarder}, PullTokens: gen.cfg.pullTokens(),
 		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, SendTest: g.sendTest, TestTarget: g.testTarget,
 		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,

@@ -97,7 +97,7 @@ func (t *TargetConfig) build() (forward.Target, error) {
 		return forward.Target{}, err
 	}
 	out := forward.Target{
-		Name: t.Name, URL: u, Timeout: time.Duration(t.Timeout), Concurrency: t.Concurrency,
+		Name: t.Name, Pull: t.Pull, URL: u, Timeout: time.Duration(t.Timeout), Concurrency: t.Concurrency,
 		Schedule: t.schedule(), GiveUp: time.Duration(t.GiveUpAfter), DeadOn: t.DeadOn, RetryOn: t.RetryOn, PauseOn: t.PauseOn,
 		Rate: forward.Rate{Count: t.Rate.Count, Per: t.Rate.Per, Burst: t.Burst}, Memory: int64(t.Memory), Breaker: t.breaker(),
 		Former: t.Formerly, Allow: prefixes(t.Allow),

@@ -154,6 +154,7 @@ func (g *Gateway) swap(old, gen *generation) error {
 	if err := g.admin.SetTokens(gen.cfg.adminTokens()); err != nil {
 		return errors.Join(err, g.forwarder.SetTargets(old.targets), g.receiver.SetSources(old.sources, old.trusted))
 	}
+	g.admin.SetPullTokens(gen.cfg.pullTokens())
 	g.gen.Store(gen)
 	g.countKeys(gen)
 	return nil

@@ -223,7 +223,7 @@ func (d *dec) phases() (late bool, p event.Phases) {
 func (r *recorded) delivery() event.Delivery {
 	d := firstDelivery(r.Event, r.Target)
 	d.State, d.DueAt, d.UpdatedAt, d.Attempts = r.State, time.Time{}, r.at, 1
-	if d.LastStatus = r.Status; r.Outcome != event.Outcome2xx {
+	if d.LastStatus = r.Status; !r.Outcome.Success() {
 		d.LastError = string(r.Outcome)
 	}
 	return d
