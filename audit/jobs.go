@@ -51,7 +51,8 @@ type JobsConfig struct {
 	// Route names today's targets, for jobs that reroute; nil: none can.
 	Route func(ev *event.Event, body func() ([]byte, error)) []string
 	Log   *slog.Logger
-	// Told, if set, is told how many deliveries a job has just opened.
+	// Told, if set, is told how many deliveries a job has just opened, by several
+	// jobs at once.
 	Told func(opened int)
 }
 
