@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -71,17 +73,34 @@ func forRole(p Principal, at []Attempt) []Attempt {
 	return at
 }
 
-// getBody gives out the exact bytes, as something no browser will show.
+// bodyFor is an event's body as the principal may have it: exact, or below the
+// role admin with the fields redacted that its source says.
+func (a *Admin) bodyFor(ctx context.Context, p Principal, ref event.Ref) (body []byte, redacted bool, err error) {
+	if p.may(RoleAdmin) {
+		body, err = a.cfg.Account.Body(ctx, ref)
+		return body, false, err
+	}
+	return a.cfg.Account.Redacted(ctx, ref)
+}
+
+// getBody gives out the exact bytes, as something no browser will show. Below
+// the role admin, fields are redacted where the event's source says so.
 func (a *Admin) getBody(c echo.Context) error {
 	ref, err := a.eventOf(c)
 	if err != nil {
 		return err
 	}
-	b, err := a.cfg.Account.Body(c.Request().Context(), ref)
+	b, redacted, err := a.bodyFor(c.Request().Context(), who(c), ref)
+	if errors.Is(err, audit.ErrHidden) {
+		return apiError(http.StatusForbidden, CodeForbidden, "the body is not JSON and its source redacts fields: it needs the role admin")
+	}
 	if err != nil {
 		return err
 	}
 	h := c.Response().Header()
+	if redacted {
+		h.Set("Onceward-Redacted", "true")
+	}
 	h.Set("Content-Disposition", `attachment; filename="`+ref.String()+`.bin"`)
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	h.Set("Onceward-Event", ref.String())

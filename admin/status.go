@@ -121,7 +121,7 @@ func (a *Admin) getRefusal(c echo.Context) error {
 	}
 	for _, r := range a.cfg.Receiver.Refusals(RefusalQuery{Limit: math.MaxInt}) {
 		if r.ID == id {
-			r = maskRefusal(r)
+			r = a.redactRefusal(maskRefusal(r), who(c))
 			if !who(c).may(RoleOperator) {
 				r.Body, r.BodyOmitted = "", r.BodyBytes > 0
 			}
@@ -129,6 +129,19 @@ func (a *Admin) getRefusal(c echo.Context) error {
 		}
 	}
 	return fmt.Errorf("refusal %q: %w: only the latest are remembered", id, dedupe.ErrNotFound)
+}
+
+// redactRefusal is a refusal as the principal may see it where its source
+// redacts fields. Of a body that is cut off, or no JSON, only an admin sees it.
+func (a *Admin) redactRefusal(r Refusal, p Principal) Refusal {
+	b, err := a.cfg.Account.Redaction(r.Source).Body([]byte(r.Body))
+	switch {
+	case err == nil:
+		r.Body = string(b)
+	case !p.may(RoleAdmin):
+		r.Body, r.BodyOmitted = "", r.BodyBytes > 0
+	}
+	return r
 }
 
 // maskRefusal masks what the receiver has already stripped of credentials: a

@@ -44,6 +44,7 @@ func (a *Admin) tail(c echo.Context) error {
 	if q.Exact && !who(c).may(RoleOperator) {
 		return apiError(http.StatusForbidden, CodeForbidden, "bodies need the role operator")
 	}
+	q.Raw = who(c).may(RoleAdmin)
 	unhurried(c)
 	page, err := a.cfg.Account.Tail(c.Request().Context(), q)
 	if err != nil {

@@ -370,8 +370,16 @@ func (a *Admin) bodyViews(v *view, d *eventData) error {
 		d.BodyLevel, d.BodyNote = "no bodies", "Your role is viewer: you see hashes, sizes and states. Bodies need the role operator."
 		return nil
 	}
-	b, err := a.cfg.Account.Body(v.c.Request().Context(), d.Ref)
+	covered := a.cfg.Account.Redaction(d.Source) != nil
+	if covered && d.View != "pretty" && !v.who.may(RoleAdmin) {
+		d.BodyLevel, d.BodyNote = "redacted", "Fields of this source's bodies are redacted: raw bytes need the role admin. The pretty view shows the rest."
+		return nil
+	}
+	b, err := a.shownBody(v, d)
 	switch {
+	case errors.Is(err, audit.ErrHidden):
+		d.BodyLevel, d.BodyNote = "redacted", "Fields of this source's bodies are redacted, and this body is not JSON: it needs the role admin."
+		return nil
 	case errors.Is(err, dedupe.ErrPruned):
 		d.BodyLevel, d.BodyNote = "body gone", "Retention took this body, or its source keeps none after delivery. Its hash, headers and attempts remain; it cannot be replayed from here."
 		return nil
@@ -385,6 +393,20 @@ func (a *Admin) bodyViews(v *view, d *eventData) error {
 	d.Kind += ", " + bodyKind(b)
 	d.showBody(b)
 	return nil
+}
+
+// shownBody is the body for the chosen view. Fields are redacted in the pretty
+// view for everyone; an admin sees what is no JSON all the same.
+func (a *Admin) shownBody(v *view, d *eventData) ([]byte, error) {
+	ctx := v.c.Request().Context()
+	if d.View != "pretty" {
+		return a.cfg.Account.Body(ctx, d.Ref)
+	}
+	b, _, err := a.cfg.Account.Redacted(ctx, d.Ref)
+	if errors.Is(err, audit.ErrHidden) && v.who.may(RoleAdmin) {
+		return a.cfg.Account.Body(ctx, d.Ref)
+	}
+	return b, err
 }
 
 func (d *eventData) showBody(b []byte) {

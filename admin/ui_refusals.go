@@ -141,7 +141,7 @@ func (v *view) refusedRows(all []Refusal) []refusedRow {
 // refusal is one refusal with what can be said of it, as far as the reader's
 // role goes.
 func (v *view) refusal(r *Refusal) *refusalData {
-	m := maskRefusal(*r)
+	m := v.a.redactRefusal(maskRefusal(*r), v.who)
 	d := &refusalData{Refusal: m, Setup: v.setup.source(r.Source)}
 	switch {
 	case !v.who.may(RoleOperator):

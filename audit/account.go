@@ -29,6 +29,9 @@ type Config struct {
 	Keeper   Keeper         // required; usually the same ledger
 	SyncKeys SyncKeys       // nil: there are no synchronous routes
 	Now      func() time.Time
+	// Redact is what is not shown of the bodies of a source, nil for all of
+	// them. Nil: of no source.
+	Redact func(source string) *Redaction
 }
 
 // Account answers questions about the ledger and replays its events. It is
@@ -81,6 +84,31 @@ func (a *Account) Body(ctx context.Context, ref event.Ref) ([]byte, error) {
 		return nil, fmt.Errorf("body of event %s: %w", ref, err)
 	}
 	return b, nil
+}
+
+// Redaction is what is not shown of the bodies of a source, nil for all of them.
+func (a *Account) Redaction(source string) *Redaction {
+	if a.cfg.Redact == nil {
+		return nil
+	}
+	return a.cfg.Redact(source)
+}
+
+// Redacted is the event's bytes with the fields redacted that its source says,
+// and whether it says any. A body of which they can't be found is ErrHidden.
+func (a *Account) Redacted(ctx context.Context, ref event.Ref) (body []byte, some bool, err error) {
+	rec, err := a.cfg.Reader.Get(ctx, ref)
+	if err != nil {
+		return nil, false, fmt.Errorf("event %s: %w", ref, err)
+	}
+	if body, err = a.Body(ctx, ref); err != nil {
+		return nil, false, err
+	}
+	r := a.Redaction(rec.Event.Source)
+	if body, err = r.Body(body); err != nil {
+		return nil, true, fmt.Errorf("body of event %s: %w", ref, err)
+	}
+	return body, r != nil, nil
 }
 
 // Attempts is the masked view of every attempt of one event, oldest first.

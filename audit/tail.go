@@ -15,6 +15,9 @@ import (
 type Live struct {
 	Event
 	Exact *Exact `json:"exact,omitempty"`
+	// Withheld says that Exact is left out because the event's source redacts
+	// fields of its bodies.
+	Withheld bool `json:"withheld,omitempty"`
 }
 
 // Exact is what custody covers of an event, nothing masked. Header holds what
@@ -34,6 +37,7 @@ type TailQuery struct {
 	Limit  int           // 0 is DefaultLimit
 	Wait   time.Duration // how long to wait for the first event
 	Exact  bool
+	Raw    bool // with Exact: also of sources that redact fields
 }
 
 const (
@@ -90,7 +94,7 @@ func (a *Account) tail(ctx context.Context, q *TailQuery) (dedupe.Page[Live], er
 			break
 		}
 		l := Live{Event: viewEvent(rec)}
-		if q.Exact {
+		if l.Withheld = q.Exact && !q.Raw && a.Redaction(rec.Event.Source) != nil; q.Exact && !l.Withheld {
 			if l.Exact, err = a.exact(ctx, &rec.Event); err != nil {
 				return out, err
 			}

@@ -136,6 +136,10 @@ func (l *listener) run(ctx context.Context, f *follower) error {
 // forward sends one event and waits for a service that is away.
 func (l *listener) forward(ctx context.Context, e *admin.Live, before string) error {
 	ref := e.Ref.String()
+	if e.Withheld {
+		fmt.Fprintf(l.app.Stderr, "%s: fields of its source's bodies are redacted, it takes a token of the role admin; it is passed over\n", ref)
+		return l.place.done(ref)
+	}
 	if e.Exact == nil || e.Exact.Gone {
 		fmt.Fprintf(l.app.Stderr, "%s: its body is gone, it is passed over\n", ref)
 		return l.place.done(ref)

@@ -24,6 +24,7 @@ func (c *checker) sources() {
 		c.sourcePath(s, n)
 		c.sourceRoutes(s, n)
 		c.sourceIndex(s, n)
+		c.sourceRedact(s, n)
 		if row, ok := c.sourceRow(s, n); ok {
 			c.sourcePolicy(s, n, row)
 			c.sourceVerifier(s, n, row)

@@ -180,6 +180,10 @@ type SourceConfig struct {
 	// deliveries is delivered or cancelled; its hash and headers stay. Such an
 	// event can't be replayed. Default true.
 	StoreBody *bool `toml:"store_body,omitempty"`
+	// Redact are paths in the JSON bodies whose values are not shown: not on
+	// pages, nor by the API below the role admin, which alone sees raw bytes.
+	// What is forwarded is never touched. Default none.
+	Redact []string `toml:"redact,omitempty"`
 	// Index are fields by which events are found, by name: source, type, id,
 	// caller, header:NAME, query:NAME, or a path in the JSON body. At most 8;
 	// values are scalars of at most 256 bytes, others are left out. It counts

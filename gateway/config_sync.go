@@ -69,7 +69,7 @@ const (
 // eventKeys those that mean nothing inside it.
 var (
 	syncKeys  = []string{"require_key", "wait", "methods", "release_on", "max_response", "max_spool", "retry_window", "pass_headers", "answer_headers"}
-	eventKeys = []string{"on_conflict", "no_id", "guard", "batch", "max_elements", "route", "retention", "allow_short_window", "index", "store_body"}
+	eventKeys = []string{"on_conflict", "no_id", "guard", "batch", "max_elements", "route", "retention", "allow_short_window", "index", "store_body", "redact"}
 )
 
 // Synchronous reports whether the source's callers wait for the target.

@@ -95,3 +95,21 @@ func TestStoreBody(t *testing.T) {
 		}
 	}
 }
+
+func TestRedactFaults(t *testing.T) {
+	t.Parallel()
+	const head = "[[source]]\nname = \"a\"\nprovider = \"none\"\ntargets = []\n"
+	for _, tt := range []struct{ add, want string }{
+		{"redact = [\"data.object.card\"]\n[source.index]\ncustomer = \"data.object.customer\"\nh = \"header:X-Card\"\n", ""},
+		{"redact = [\"data.*\"]\n", `source[0].redact[0]: path "data.*": want keys`},
+		{"redact = [\"\"]\n", "source[0].redact[0]: path"},
+		{"redact = [\"data.card\"]\n[source.index]\nc = \"data.card.last4\"\n", `source[0].index.c: the indexed field "c" would show what redact hides`},
+		{"redact = [\"data.card.last4\"]\n[source.index]\nc = \"body:data.card.last4\"\n", "would show what redact hides"},
+	} {
+		_, fs := Parse("c.toml", []byte(head+tt.add), testEnv)
+		got := lines(fs)
+		if tt.want == "" && fs.Failed() || !strings.Contains(got, tt.want) {
+			t.Errorf("%q: got %s, want %q", tt.add, got, tt.want)
+		}
+	}
+}
