@@ -429,13 +429,13 @@ func TestShippedConfig(t *testing.T) {
 	all := setting.ReplaceAll(text, []byte("$1"))
 	env := envOf("STRIPE_WEBHOOK_SECRET", "whsec_0123456789abcdef", "TWILIO_AUTH_TOKEN", "0123456789abcdef0123456789abcdef",
 		"INTERNAL_SECRET", "0123456789abcdef", "SHOP_TOKEN", "0123456789abcdef", "BILLING_TOKEN", "x", "LEDGER_TOKEN", "0123456789abcdef", "ACME_SECRET", "0123456789abcdef",
-		"BILLING_SIGNING_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+		"DESK_PULL_TOKEN", "0123456789abcdef0123456789abcdef", "BILLING_SIGNING_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	cfg, fs := Parse("config.toml", all, env)
 	if fs.Failed() {
 		t.Errorf("an example of the shipped config has faults:\n%v", fs)
 	}
-	if len(cfg.Sources) != 10 || len(cfg.Targets) != 4 || len(cfg.Providers) != 1 {
-		t.Errorf("got %d sources, %d targets and %d providers of the examples, want 10, 4 and 1", len(cfg.Sources), len(cfg.Targets), len(cfg.Providers))
+	if len(cfg.Sources) != 10 || len(cfg.Targets) != 5 || len(cfg.Providers) != 1 {
+		t.Errorf("got %d sources, %d targets and %d providers of the examples, want 10, 5 and 1", len(cfg.Sources), len(cfg.Targets), len(cfg.Providers))
 	}
 }
 
