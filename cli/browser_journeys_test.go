@@ -63,7 +63,8 @@ func TestBrowserWhyRefused(t *testing.T) {
 	s.sendSome()
 	ctx := s.browser()
 	s.login(ctx, "viewer")
-	s.has(ctx, "Source github refuses most of what arrives", "signature mismatch")
+	s.comes(ctx, "/", "Source github refuses most of what arrives")
+	s.has(ctx, "signature mismatch")
 	s.press(ctx, `.open a[href="/refusals?source=github"]`)
 	s.has(ctx, "Explained: github", "no secret matched", "onceward verify --explain --refusal", "Bodies need the role operator")
 	if strings.Contains(s.text(ctx, "main"), strings.Repeat("ab", 32)) {

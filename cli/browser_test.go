@@ -350,6 +350,19 @@ func (s *site) text(ctx context.Context, selector string) string {
 	return get(s, ctx, chromedp.Text(chromedp.CSS(selector)))
 }
 
+// comes opens a page again until it holds a text: what the gateway counts shows
+// a second later.
+func (s *site) comes(ctx context.Context, path, want string) {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		s.open(ctx, path)
+		if strings.Contains(s.text(ctx, "main"), want) {
+			return
+		}
+	}
+	s.has(ctx, want)
+}
+
 // has fails unless the page holds all of these texts.
 func (s *site) has(ctx context.Context, want ...string) {
 	s.t.Helper()
