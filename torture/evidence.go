@@ -26,6 +26,9 @@ type Life struct {
 	Ready  time.Duration // when it first said it was; 0 when it was killed before
 	End    time.Duration // just before the kill or the stop
 	Killed bool
+	// Gone, after a power cut, is when the process was killed at last: what it
+	// did between End and then left nothing on the disk. 0 is End.
+	Gone time.Duration
 }
 
 // Evidence is everything a verdict rests on.

@@ -238,6 +238,20 @@ func TestJudgeUntil(t *testing.T) {
 	}
 }
 
+// TestJudgeCut has a target answer while the power is cut: the mark of that is
+// gone, and the number is given again.
+func TestJudgeCut(t *testing.T) {
+	t.Parallel()
+	for gone, want := range map[time.Duration]bool{107 * ms: true, 0: false} {
+		e := history()
+		e.Until, e.Lives[0].Gone = 100*ms, gone
+		e.Requests[3].At, e.Requests[4].Attempt = 105*ms, 1
+		if v := Judge(e); v.OK() != want {
+			t.Errorf("gone at %v: OK is %v, want %v\n%s", gone, v.OK(), want, v.String())
+		}
+	}
+}
+
 // TestJudgeStuck has a process that lived long and moved nothing, and one
 // that was killed before it could.
 func TestJudgeStuck(t *testing.T) {

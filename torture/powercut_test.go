@@ -86,7 +86,7 @@ func cut(t *testing.T, bin string, s uint64, n, sample int) outcome {
 	if err := r.Kill(ctx); err != nil && !errors.Is(err, errEnded) {
 		t.Fatal(err)
 	}
-	r.Lives[0].End = at
+	r.Lives[0].End, r.Lives[0].Gone = at, r.Clock()
 	r.EndLoad()
 	must(t, disk.Remount(ctx))
 
@@ -111,6 +111,9 @@ func cut(t *testing.T, bin string, s uint64, n, sample int) outcome {
 
 func TestPowerCut(t *testing.T) {
 	cuts := count(t, "TORTURE_CUTS", 20)
+	if long() {
+		cuts = count(t, "TORTURE_CUTS", 100)
+	}
 	s := seed(t)
 	bin := built(t, asShipped)
 	if !isolated(t, bin, s) {

@@ -44,7 +44,7 @@ func (d *docket) cut() bool { return d.Until != 0 }
 // kills counts the processes killed between two moments.
 func (d *docket) kills(from, to time.Duration) (n int) {
 	for _, l := range d.Lives {
-		if l.Killed && l.End >= from && l.End <= to {
+		if l.Killed && max(l.End, l.Gone) >= from && l.End <= to {
 			n++
 		}
 	}
