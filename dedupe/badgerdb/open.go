@@ -115,7 +115,9 @@ func openBadger(cfg *Config) (kv *badger.DB, dead <-chan error, err error) {
 	case strings.Contains(text, "Cannot acquire directory lock"):
 		return nil, nil, locked(cfg.Dir)
 	case strings.Contains(text, "unsupported version"):
-		return nil, nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrNewer, err)
+		// A flipped bit looks the same: nothing covers these bytes.
+		says, _, _ := strings.Cut(text, "\n")
+		return nil, nil, fmt.Errorf("open ledger %q: %w, or its %s is damaged: %s", cfg.Dir, dedupe.ErrNewer, badger.ManifestFilename, says)
 	case ioTrouble(err):
 		return nil, nil, fmt.Errorf("open ledger %q: %w: %w", cfg.Dir, dedupe.ErrFatal, err)
 	}
