@@ -168,8 +168,14 @@ type Phases struct {
 	FirstByte time.Duration `json:"first_byte_ns,omitzero"` // from the request written to the answer's first byte
 }
 
-// Truncate is p to the microsecond, the precision in which ledgers keep it.
+// Truncate is p to the microsecond, the precision in which ledgers keep it. A
+// phase that there was takes at least one: none means that there was none.
 func (p Phases) Truncate() Phases {
-	const us = time.Microsecond
-	return Phases{DNS: p.DNS.Truncate(us), Connect: p.Connect.Truncate(us), TLS: p.TLS.Truncate(us), FirstByte: p.FirstByte.Truncate(us)}
+	us := func(d time.Duration) time.Duration {
+		if d > 0 {
+			d = max(d.Truncate(time.Microsecond), time.Microsecond)
+		}
+		return d
+	}
+	return Phases{DNS: us(p.DNS), Connect: us(p.Connect), TLS: us(p.TLS), FirstByte: us(p.FirstByte)}
 }

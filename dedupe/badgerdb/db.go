@@ -260,9 +260,15 @@ func (db *DB) Close() error {
 	if db.closed {
 		return nil
 	}
+	var errs []error
+	// The head of an idle ledger is old. What it closes with says when it was
+	// last open, or the next start would take the idle time for a jump of the
+	// clock.
+	if db.failed == nil && db.head.no > 0 && !db.disk.low() && db.clock.now().UnixMilli() > db.head.at {
+		errs = append(errs, db.emptyBatch())
+	}
 	db.closed = true
 	db.ended.Store(true)
-	var errs []error
 	if db.failed == nil {
 		errs = append(errs, db.high.write(db.head.no, db.head.hash))
 	}
