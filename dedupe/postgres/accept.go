@@ -541,7 +541,7 @@ func (o *openCols) add(d *event.Delivery, ev *event.Event, once bool) {
 		o.laneT, o.laneL, o.laneN = append(o.laneT, l.target), append(o.laneL, l.n), append(o.laneN, 0)
 	}
 	o.laneN[at]++
-	o.back[len(o.back)-1] = o.laneN[at] // its number for now
+	o.back[len(o.back)-1] = o.laneN[at] // among those of this batch
 }
 
 const openColumns = `ref, target, request, gen, new_key, 0, due, CASE WHEN gen > 0 THEN due ELSE 0 END, due, due, 0, '', size, once, ord`

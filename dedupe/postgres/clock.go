@@ -56,7 +56,7 @@ func (c *clock) heard(ms int64) {
 	c.started, c.base = time.Now(), time.UnixMilli(ms)
 }
 
-// param is what statements take for now: nothing, so that the database's clock
+// param is what statements take as the present time: nothing, so that the database's clock
 // decides, unless this one has a wall clock of its own.
 func (c *clock) param() *int64 {
 	if c.wall == nil {

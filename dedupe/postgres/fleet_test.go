@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -239,6 +240,9 @@ func TestNameTaken(t *testing.T) {
 func TestServerKilled(t *testing.T) {
 	server(t)
 	c, err := startCluster()
+	if err != nil && os.Getenv("ONCEWARD_REQUIRE_POSTGRES") != "" {
+		t.Fatal(err)
+	}
 	if err != nil {
 		t.Skip(err)
 	}
