@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,6 +67,33 @@ func (p *Proc) Pending(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	return parsePending(out)
+}
+
+// Replaying is how many replays run in the gateway, which go on after a kill.
+func (p *Proc) Replaying(ctx context.Context) (int, error) {
+	out, err := p.Command(ctx, "replay", "status", "-o", "jsonl")
+	if err != nil {
+		return 0, err
+	}
+	return parseReplaying(out)
+}
+
+// parseReplaying reads the lines that `replay status -o jsonl` prints.
+func parseReplaying(out []byte) (n int, err error) {
+	for line := range bytes.Lines(out) {
+		var job struct{ State string }
+		err := json.Unmarshal(line, &job)
+		if err == nil && job.State == "" {
+			err = errors.New("no state")
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read replays: %q: %w", line, err)
+		}
+		if job.State == "counting" || job.State == "running" {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // parsePending reads the document that `status -o json` prints.

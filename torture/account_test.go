@@ -29,6 +29,18 @@ func TestParseAccount(t *testing.T) {
 	}
 }
 
+func TestParseReplaying(t *testing.T) {
+	n, err := parseReplaying([]byte(`{"id":"a","state":"done"}` + "\n" + `{"id":"b","state":"running"}` + "\n" + `{"id":"c","state":"counting"}` + "\n"))
+	if n != 2 || err != nil {
+		t.Errorf("got %d, %v, want 2", n, err)
+	}
+	for _, text := range []string{"{}", "x"} {
+		if _, err := parseReplaying([]byte(text)); err == nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}
+
 func TestParsePending(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

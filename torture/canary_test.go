@@ -66,6 +66,16 @@ type canaryRun struct {
 	out     map[string][]byte
 }
 
+// environ sets a variable of every process of the run.
+func (c *canaryRun) environ(name, value string) { c.p.Env = append(c.p.Env, name+"="+value) }
+
+// command is a run of the gateway's binary.
+func (c *canaryRun) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.p.Binary, args...)
+	cmd.Env = append(os.Environ(), c.p.Env...)
+	return cmd
+}
+
 func newCanaryRun(t *testing.T, tags string) *canaryRun {
 	e := newEdge(t, tags, "", "")
 	c := &canaryRun{edge: e, targets: e.target(), out: map[string][]byte{}, secrets: canaries{
@@ -87,7 +97,7 @@ func newCanaryRun(t *testing.T, tags string) *canaryRun {
 		"cookie of an answer":                  "cnry-setc-4b7e0d9a2c6f4183",
 	}}
 	must(t, os.WriteFile(filepath.Join(e.dir, "file.secret"), []byte(c.secrets["secret from a file"]), 0o600))
-	t.Setenv("CANARY_ENV", c.secrets["secret from the environment"])
+	c.environ("CANARY_ENV", c.secrets["secret from the environment"])
 	s := c.secrets
 	e.gh.Secret = s["secret of an HMAC source"]
 	parts := fmt.Sprintf(`[[source]]
@@ -218,7 +228,7 @@ var commandLine = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)  +\S`)
 
 // commands lists every command that has no commands of its own.
 func (c *canaryRun) commands(path ...string) (leaves [][]string) {
-	out, _ := exec.Command(c.p.Binary, append(slices.Clone(path), "--help")...).CombinedOutput()
+	out, _ := c.command(c.t.Context(), append(slices.Clone(path), "--help")...).CombinedOutput()
 	c.out[strings.Join(path, " ")+" --help"] = out
 	_, after, nested := strings.Cut(string(out), "[command]")
 	_, after, _ = strings.Cut(after, ":\n")
@@ -250,7 +260,7 @@ func (c *canaryRun) commandsRun() int {
 		for _, args := range [][]string{{}, {"-o", "json"}, {ref}, {ref, "-o", "json"}, {"gh"}, {"t"}, {"t", "--yes"}, {"dead", "-o", "json"}, {"--print"}, {"--strict"}, {"--explain"}, {"--all"}} {
 			n++
 			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
-			cmd := exec.CommandContext(ctx, c.p.Binary, append(append(slices.Clone(path), args...), "--config", c.p.Config)...)
+			cmd := c.command(ctx, append(append(slices.Clone(path), args...), "--config", c.p.Config)...)
 			cmd.Dir = c.t.TempDir()
 			cmd.Stdin = strings.NewReader("")
 			out, _ := cmd.CombinedOutput() // however it ends
@@ -328,7 +338,7 @@ func (c *canaryRun) faults() {
 		must(c.t, c.p.cmd.Process.Signal(syscall.SIGHUP))
 		for _, args := range [][]string{{"check"}, {"check", "--print"}, {"check", "-o", "json"}, {"reload"}, {"serve"}} {
 			ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
-			out, _ := exec.CommandContext(ctx, c.p.Binary, append(args, "--config", c.p.Config)...).CombinedOutput()
+			out, _ := c.command(ctx, append(args, "--config", c.p.Config)...).CombinedOutput()
 			cancel()
 			c.out[name+": "+strings.Join(args, " ")] = out
 		}
@@ -340,7 +350,7 @@ func (c *canaryRun) faults() {
 	must(c.t, c.p.cmd.Process.Signal(syscall.SIGQUIT))
 	select {
 	case <-c.p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		c.t.Error("a gateway that was asked for its goroutines did not end")
 	}
 	c.p.cmd = nil
@@ -358,6 +368,7 @@ func (c *canaryRun) faults() {
 // TestCanary makes every secret of a gateway a text of its own, has it do all
 // it can, and looks for them in all it said.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	res := &Result{Fault: "secrets in outputs", Cycles: 1}
 	record(t, res)
 	c := newCanaryRun(t, panicking)
@@ -384,6 +395,7 @@ func TestCanary(t *testing.T) {
 // TestControlCanary plants each secret in each form into an output: the search
 // must find every one.
 func TestControlCanary(t *testing.T) {
+	t.Parallel()
 	secrets := canaries{"a token": "cnry-plnt-9c2e7a4d1f0b4863", "one with signs": "whsec_cnry+/plnt=\"9c2e\"&7a4d"}
 	missed, n := 0, 0
 	for what, secret := range secrets {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,12 +20,13 @@ import (
 // of seconds; it keeps every promise.
 const withHooks = "onceward_failpoints"
 
-// newChurn is a rig whose gateway drops buckets all the time.
+// newChurn is a rig whose gateway drops buckets all the time, and bodies of the
+// short sources before their time as well.
 func newChurn(t *testing.T, s uint64) *Rig {
 	t.Helper()
 	dir := keep(t)
 	r, err := NewRig(RigConfig{Binary: built(t, withHooks), Seed: s, Sources: ChurnSources(),
-		Layout: Layout{Dir: dir, Data: filepath.Join(dir, "data")}})
+		Layout: Layout{Dir: dir, Data: filepath.Join(dir, "data"), BodySize: "4MiB"}})
 	must(t, err)
 	r.Proc.Env = []string{"ONCEWARD_HURRY=1"}
 	t.Cleanup(func() {
@@ -68,6 +70,7 @@ func (o *operator) stop() {
 // TestCrashChurn kills a gateway with everything under way: intake, forwarding,
 // replays, reloads, retention that carries and drops, and starts.
 func TestCrashChurn(t *testing.T) {
+	t.Parallel()
 	cycles := count(t, "TORTURE_CHURN", 15)
 	if long() {
 		cycles = count(t, "TORTURE_CHURN", 100)
@@ -88,12 +91,15 @@ func TestCrashChurn(t *testing.T) {
 			r.Proc.Signal(syscall.SIGHUP)
 		}
 		must(t, r.Kill(ctx))
-		if i == cycles-1 {
-			op.stop()
-			r.EndLoad()
-		}
 		must(t, r.Boot(ctx))
 	}
+	// The last process lives until it has carried something.
+	must(t, poll(ctx, 100*time.Millisecond, func() (bool, error) {
+		log, err := os.ReadFile(r.Proc.Log)
+		return carriedSome.Match(log), err
+	}))
+	op.stop()
+	r.EndLoad()
 	v, resent := settle(t, r, 0, 100)
 	res.add(v)
 	res.Note = fmt.Sprintf("%d reloads and %d replays came through, %d events re-sent at the end, all known", op.reloads.Load(), op.replays.Load(), resent)
@@ -106,6 +112,8 @@ func TestCrashChurn(t *testing.T) {
 	}
 	drops(t, r)
 }
+
+var carriedSome = regexp.MustCompile(`\bcarried"?[=:][1-9]`)
 
 // drops wants retention to have dropped buckets.
 func drops(t *testing.T, r *Rig) {

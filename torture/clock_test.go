@@ -42,6 +42,7 @@ func jumpingRig(t *testing.T, s uint64, tags string) (*Rig, func(time.Duration))
 // again, no retry is stuck, refusals for the time say so, and every jump is
 // counted.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	each := 4
 	s := seed(t)
 	res := &Result{Fault: "clock set wrong and right again", Seed: s}
@@ -57,9 +58,10 @@ func TestClockJumps(t *testing.T) {
 				name = by.String() + " at start"
 			}
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				r, set := jumpingRig(t, s+uint64(i), testClock)
 				v := clockJumps(t, r, set, by, atStart, each)
-				res.Cycles += each
+				res.cycle(each)
 				res.add(v)
 				if !v.OK() {
 					t.Errorf("the gateway broke its promises:\n%s", v.String())
@@ -188,6 +190,7 @@ func refusedForTime(ctx context.Context, r *Rig, by time.Duration) error {
 // TestControlClockJumps has a gateway whose ledger goes by the wall clock: a
 // clock set 40 days ahead makes it forget, and what it knew is taken for new.
 func TestControlClockJumps(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "clock set wrong, ledger time by the wall clock", Seed: s, Control: true, Cycles: 1}
 	record(t, res)

@@ -172,6 +172,7 @@ type findings struct {
 // TestCorruption damages every kind of file in every way, and wants each damage
 // either named or without any effect.
 func TestCorruption(t *testing.T) {
+	t.Parallel()
 	cases := count(t, "TORTURE_DAMAGES", 20)
 	if long() {
 		cases = count(t, "TORTURE_DAMAGES", 100)
@@ -306,6 +307,7 @@ func (k *kept) salvage(t *testing.T, p *Proc, d damage) {
 // TestControlCorruption opens a ledger with a damaged write-ahead file in a
 // build that doesn't look: what is behind the damage is gone and unknown.
 func TestControlCorruption(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "damaged files, guards off", Seed: s, Control: true, Cycles: 1}
 	record(t, res)

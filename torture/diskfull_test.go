@@ -22,6 +22,7 @@ const (
 
 // TestDiskFull fills a small ext4 disk under the ledger.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	fills(t, &Result{Fault: "disk full, small ext4"}, func(ctx context.Context, dir string) (mount string, close func(context.Context) error) {
 		disk, err := NewDisk(ctx, dir, fullSize)
 		must(t, err)
@@ -32,6 +33,7 @@ func TestDiskFull(t *testing.T) {
 // TestDiskFullMemory fills a file system in memory: there is nothing in it but
 // what the ledger and the test put there.
 func TestDiskFullMemory(t *testing.T) {
+	t.Parallel()
 	fills(t, &Result{Fault: "disk full, tmpfs"}, func(ctx context.Context, dir string) (string, func(context.Context) error) {
 		return inMemory(t, ctx, dir)
 	})
@@ -135,6 +137,7 @@ func landed(t *testing.T, r *Rig) (n int) {
 // TestControlDiskFull has a gateway that does not look at the space that is
 // left: the full disk kills it, which the tests above would call a fault.
 func TestControlDiskFull(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	bin := built(t, unguarded)
 	if !isolated(t, bin, s) {

@@ -67,7 +67,7 @@ func secured(t *testing.T, tags string) (*edge, *x509.CertPool) {
 func (e *edge) over(pool *x509.CertPool) *http.Client {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
 	e.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Timeout: 10 * time.Second, Transport: tr}
+	return &http.Client{Timeout: time.Minute, Transport: tr}
 }
 
 // frames opens an HTTP/2 connection for frames written by hand.
@@ -119,6 +119,7 @@ func (e *edge) resetStorm(ctx context.Context, pool *x509.CertPool, streams *ato
 // connections: requests of others are answered, memory stays in its bounds,
 // and no goroutine is left afterwards.
 func TestEdgeHTTP2Resets(t *testing.T) {
+	t.Parallel()
 	d := 3 * time.Second
 	if long() {
 		d = time.Minute
@@ -195,7 +196,7 @@ func (e *edge) continuations(pool *x509.CertPool, most int) (taken int, err erro
 		defer close(closed)
 		io.Copy(io.Discard, c)
 	}()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block("/in/gh")}); err != nil {
 		return 0, err
 	}
@@ -219,6 +220,7 @@ func (e *edge) continuations(pool *x509.CertPool, most int) (taken int, err erro
 
 // TestEdgeHTTP2Continuations: a header block without an end is cut off.
 func TestEdgeHTTP2Continuations(t *testing.T) {
+	t.Parallel()
 	res := &Result{Fault: "HTTP/2 header blocks without an end", Cycles: 20}
 	record(t, res)
 	e, pool := secured(t, asShipped)
@@ -241,6 +243,7 @@ func TestEdgeHTTP2Continuations(t *testing.T) {
 
 // TestControlEdgeHTTP2 takes the limit on headers away.
 func TestControlEdgeHTTP2(t *testing.T) {
+	t.Parallel()
 	e, pool := secured(t, noLimits)
 	taken, err := e.continuations(pool, 64<<20)
 	must(t, err)

@@ -24,8 +24,8 @@ func (f footprint) String() string {
 // busy sends n events to a slow target, a tenth of them on connections of
 // their own, and waits until they are delivered.
 func (e *edge) busy(n int, run string) (acked int64) {
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}}
-	once := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}}
+	once := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	var next, good atomic.Int64
 	var all sync.WaitGroup
 	for range 32 {
@@ -98,9 +98,10 @@ func leaks(e *edge, n int) (faults []string, before, after footprint, acked int6
 // TestEdgeLeaks has a gateway with a slow target take 60,000 events, a million
 // in tier N: at rest it holds what it held before.
 func TestEdgeLeaks(t *testing.T) {
-	n := 60_000
+	t.Parallel()
+	n := count(t, "TORTURE_EVENTS", 60_000)
 	if long() {
-		n = 1_000_000
+		n = count(t, "TORTURE_EVENTS", 1_000_000)
 	}
 	res := &Result{Fault: "leaks over many events", Cycles: 1}
 	record(t, res)
@@ -119,6 +120,7 @@ func TestEdgeLeaks(t *testing.T) {
 
 // TestControlEdgeLeaks leaves a goroutine behind with every connection.
 func TestControlEdgeLeaks(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, leaking, "", "")
 	faults, before, after, _ := leaks(e, 5000)
 	noticed(t, "a goroutine left with every connection", 0, len(faults) > 0, fmt.Sprintf("before: %v; after: %v", before, after))

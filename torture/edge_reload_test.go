@@ -118,7 +118,7 @@ func reloads(e *edge, n int, every time.Duration) (acked int, faults []string) {
 		}
 		must(e.t, Wait(ctx, every))
 		if i%10 < 4 { // and now and then look whether it did
-			err := poll(within(e.t, 5*time.Second), 10*time.Millisecond, func() (bool, error) {
+			err := poll(within(e.t, 20*time.Second), 10*time.Millisecond, func() (bool, error) {
 				return e.metrics()["onceward_config_last_reload_successful"] == want, nil
 			})
 			if err != nil {

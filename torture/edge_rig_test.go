@@ -63,7 +63,7 @@ func newEdge(t *testing.T, tags, general, parts string) *edge {
 	e.p, err = NewProc(built(t, tags), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, nil, "")
 	must(t, err)
 	e.configure(general, parts)
-	e.http = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
+	e.http = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
 	t.Cleanup(func() {
 		e.http.CloseIdleConnections()
 		if err := e.p.Kill(); err != nil && !t.Failed() {
@@ -150,6 +150,10 @@ func (e *edge) dial() net.Conn {
 	return c
 }
 
+// quiet is how long a gateway that has answered and has not closed the
+// connection is waited for.
+const quiet = 5 * time.Second
+
 // exchange writes text on a connection of its own and reads all answers until
 // the gateway closes, or is silent for a while.
 func (e *edge) exchange(text string) (answers []*http.Response, closed bool) {
@@ -163,13 +167,15 @@ func (e *edge) exchange(text string) (answers []*http.Response, closed bool) {
 	}()
 	br := bufio.NewReader(c)
 	for {
-		must(e.t, c.SetReadDeadline(time.Now().Add(700*time.Millisecond)))
+		if len(answers) > 0 { // else the minute of dial
+			must(e.t, c.SetReadDeadline(time.Now().Add(quiet)))
+		}
 		if _, err := br.Peek(1); err != nil {
 			c.Close()
 			<-wrote
 			return answers, !os.IsTimeout(err)
 		}
-		must(e.t, c.SetReadDeadline(time.Now().Add(5*time.Second)))
+		must(e.t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 		resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodPost})
 		if err != nil {
 			c.Close()
@@ -225,22 +231,27 @@ func (e *edge) fds() int {
 	return len(all)
 }
 
+// memory is what the process holds that no file backs.
+func (e *edge) memory() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.p.cmd.Process.Pid))
+	_, rest, ok := strings.Cut(string(text), "RssAnon:")
+	if err != nil || !ok {
+		return 0 // it is gone
+	}
+	kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	return kb << 10
+}
+
 // watch samples the peak of memory until its stop is called.
 func (e *edge) watch() (stop func() int64) {
 	ctx, cancel := context.WithCancel(e.t.Context())
 	var peak int64
 	var done sync.WaitGroup
-	pid := e.p.cmd.Process.Pid
 	done.Go(func() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			if _, rest, ok := strings.Cut(string(text), "RssAnon:"); err == nil && ok {
-				if kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err == nil {
-					peak = max(peak, kb<<10)
-				}
-			}
+			peak = max(peak, e.memory())
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -273,4 +284,4 @@ func noticed(t *testing.T, fault string, s uint64, seen bool, note string) {
 }
 
 // stopTime is how long a stop in order may take.
-func (e *edge) stopTime() time.Duration { return 30 * time.Second }
+func (e *edge) stopTime() time.Duration { return time.Minute }

@@ -122,6 +122,7 @@ func (tt ambiguous) judge(answers []*http.Response, closed bool) string {
 // TestEdgeSmuggling sends raw requests that are read in two ways: each is
 // refused once, ends its connection, and what follows it is never an event.
 func TestEdgeSmuggling(t *testing.T) {
+	t.Parallel()
 	res := &Result{Fault: "smuggled requests", Cycles: len(smuggling)}
 	record(t, res)
 	e := newEdge(t, asShipped, "", openSource)
@@ -138,6 +139,7 @@ func TestEdgeSmuggling(t *testing.T) {
 // TestControlEdgeSmuggling leaves framing to net/http: some of them get
 // through.
 func TestControlEdgeSmuggling(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, noFraming, "", openSource)
 	e.boot()
 	faults := smuggle(e)

@@ -17,7 +17,7 @@ const stormers = 64
 // as it takes until each was told 2xx, and returns how often each was told to
 // be new. between is called before the i-th ID.
 func storm(e *edge, ids int, between func(i int)) (fresh []int, faults []string) {
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: stormers, DisableCompression: true}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: stormers, DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	fresh = make([]int, ids)
 	var mu sync.Mutex
@@ -80,6 +80,7 @@ func (e *edge) doubles(fresh []int) (twice, lost int) {
 // TestEdgeSameID has 64 senders bring each of 1,000 events at once, over
 // reloads, a restart and a kill: each is accepted once.
 func TestEdgeSameID(t *testing.T) {
+	t.Parallel()
 	const ids = 1000
 	res := &Result{Fault: "same-ID storm, 64 at once", Cycles: ids}
 	record(t, res)
@@ -119,6 +120,7 @@ func TestEdgeSameID(t *testing.T) {
 
 // TestControlEdgeSameID has requests of one batch not see each other.
 func TestControlEdgeSameID(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, blind, "", e2signed())
 	e.boot()
 	fresh, _ := storm(e, 200, func(int) {})

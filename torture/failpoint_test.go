@@ -23,16 +23,6 @@ func containsAny(text string, words ...string) bool {
 	return false
 }
 
-// The steps at which a gateway can be told to die: those it passes all the
-// time, and those of a new ledger.
-var (
-	steps = []string{
-		"commit.begin", "commit.done", "wake", "result", "ahead.chunk", "ahead.done",
-		"mark.begin", "mark.written", "mark.done", "expire.cut", "expire.cut.done", "drop.done",
-	}
-	firstSteps = []string{"ledger.made", "mark.made", "mark.moved", "mark.begin", "mark.written", "mark.done", "class.made", "commit.begin", "commit.done"}
-)
-
 // bootToDie starts a gateway that dies at the n-th passing of a step, and
 // reports whether it did so in time; otherwise it is killed.
 func bootToDie(ctx context.Context, r *Rig, step string, n int) (bool, error) {
@@ -42,7 +32,7 @@ func bootToDie(ctx context.Context, r *Rig, step string, n int) (bool, error) {
 	if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
 		return false, err
 	}
-	died, cancel := context.WithTimeout(ctx, 5*time.Second)
+	died, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	st, err := r.Died(died)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -60,16 +50,19 @@ func bootToDie(ctx context.Context, r *Rig, step string, n int) (bool, error) {
 // TestCrashSteps kills a gateway between each pair of durable steps, at their
 // first and at a later passing.
 func TestCrashSteps(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	random := rand.New(rand.NewPCG(s, 3000))
 	res := &Result{Fault: "kill at every durable step", Seed: s}
 	record(t, res)
 	r := newChurn(t, s)
-	ctx := within(t, 10*time.Minute)
+	ctx := within(t, 20*time.Minute)
 	must(t, r.Boot(ctx))
 	r.Load()
 	must(t, Wait(ctx, time.Second))
 	must(t, r.Kill(ctx))
+	op := &operator{} // whose replays keep notes
+	op.start(ctx, r)
 	reached := map[string]int{}
 	for _, step := range steps {
 		for _, n := range []int{1, 2 + random.IntN(6)} {
@@ -84,6 +77,7 @@ func TestCrashSteps(t *testing.T) {
 			t.Errorf("step %s was never reached: that proves nothing about it", step)
 		}
 	}
+	op.stop()
 	r.EndLoad()
 	must(t, r.Boot(ctx))
 	v, _ := settle(t, r, 0, 100)
@@ -97,12 +91,14 @@ func TestCrashSteps(t *testing.T) {
 // TestCrashFirstSteps kills a gateway while it makes its ledger: whatever is
 // there then is taken up at the next start.
 func TestCrashFirstSteps(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "kill while a ledger is made", Seed: s}
 	record(t, res)
 	built(t, withHooks) // not in the time of the first
 	for i, step := range firstSteps {
 		t.Run(step, func(t *testing.T) {
+			t.Parallel()
 			ctx := within(t, time.Minute)
 			r := newChurn(t, s+uint64(i))
 			r.Load()
@@ -115,7 +111,7 @@ func TestCrashFirstSteps(t *testing.T) {
 			must(t, Wait(ctx, 300*time.Millisecond))
 			r.EndLoad()
 			v, _ := settle(t, r, 0, 10)
-			res.Cycles++
+			res.cycle(1)
 			res.add(v)
 			if !v.OK() {
 				t.Errorf("the gateway broke its promises:\n%s", v.String())
@@ -127,6 +123,7 @@ func TestCrashFirstSteps(t *testing.T) {
 // TestControlCrashSteps tells a gateway that answers before it commits to die
 // between the two.
 func TestControlCrashSteps(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "kill before the commit, answers before it", Seed: s, Control: true}
 	record(t, res)

@@ -16,6 +16,7 @@ import (
 // load, again and again: it ends at once, names the one that has the ledger,
 // and does it no harm. A lock that a kill left behind stops nobody.
 func TestSecondProcess(t *testing.T) {
+	t.Parallel()
 	const starts = 20
 	s := seed(t)
 	res := &Result{Fault: "a second process on the ledger", Seed: s, Cycles: starts}
@@ -50,7 +51,7 @@ func second(t *testing.T, ctx context.Context, r *Rig, dir string) time.Duration
 	must(t, err)
 	began := time.Now()
 	must(t, p.Start())
-	end, cancel := context.WithTimeout(ctx, 20*time.Second)
+	end, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	st, err := p.Ended(end)
 	must(t, err)
@@ -61,8 +62,8 @@ func second(t *testing.T, ctx context.Context, r *Rig, dir string) time.Duration
 	if st.ExitCode() != 6 || !strings.Contains(string(log), pid) {
 		t.Errorf("ended with %v, want exit code 6 and %q in\n%s", st, pid, log)
 	}
-	if took > 2*time.Second {
-		t.Errorf("took %v, want at most 2s", took)
+	if took > patient*2*time.Second {
+		t.Errorf("took %v, want at most %v", took, patient*2*time.Second)
 	}
 	return took
 }
@@ -70,6 +71,7 @@ func second(t *testing.T, ctx context.Context, r *Rig, dir string) time.Duration
 // TestControlSecondProcess gives the second gateway a directory of its own:
 // nothing refuses it then, so that the refusals above are the lock's.
 func TestControlSecondProcess(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "a second process on another ledger", Seed: s, Control: true, Cycles: 1}
 	record(t, res)

@@ -163,8 +163,9 @@ func TestJudgeCatches(t *testing.T) {
 			e.Stored = append(e.Stored, Stored{Ref: "R9", Source: "standard", ID: "w9", Key: "standard:w9"})
 		}, func(v *Verdict) int { return v.Strange }},
 		{"orphans move too late", func(e *Evidence) {
+			e.Lives[1].End += MaxOrphanDelay
 			for i := 4; i < len(e.Requests); i++ {
-				e.Requests[i].At += 2100 * ms
+				e.Requests[i].At += MaxOrphanDelay + 100*ms
 			}
 		}, func(v *Verdict) int { return v.Stuck }},
 	} {
@@ -256,14 +257,15 @@ func TestJudgeCut(t *testing.T) {
 // that was killed before it could.
 func TestJudgeStuck(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[time.Duration]int{4000 * ms: 1, 500 * ms: 0} {
+	const last = MaxOrphanDelay + 3000*ms
+	for end, want := range map[time.Duration]int{MaxOrphanDelay + 2000*ms: 1, 500 * ms: 0} {
 		e := history()
 		e.Lives = append(e.Lives[:1], Life{Start: 110 * ms, Ready: 150 * ms, End: end, Killed: true},
-			Life{Start: 5000 * ms, Ready: 5010 * ms, End: 9000 * ms})
+			Life{Start: last, Ready: last + 10*ms, End: last + 4000*ms})
 		for i := 4; i < len(e.Requests); i++ {
-			e.Requests[i].At = 5020 * ms
+			e.Requests[i].At = last + 20*ms
 		}
-		e.Sent[6].SentAt, e.Sent[6].AnsweredAt = 5015*ms, 5016*ms
+		e.Sent[6].SentAt, e.Sent[6].AnsweredAt = last+15*ms, last+16*ms
 		if v := Judge(e); v.Stuck != want || v.Lost != 0 {
 			t.Errorf("second process ended at %v: stuck %d, want %d\n%s", end, v.Stuck, want, v.String())
 		}

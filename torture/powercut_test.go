@@ -110,6 +110,7 @@ func cut(t *testing.T, bin string, s uint64, n, sample int) outcome {
 }
 
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	cuts := count(t, "TORTURE_CUTS", 20)
 	if long() {
 		cuts = count(t, "TORTURE_CUTS", 100)
@@ -142,6 +143,7 @@ func TestPowerCut(t *testing.T) {
 // TestControlNoSync shows that the suite sees a gateway that does not sync
 // what it has committed.
 func TestControlNoSync(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	bin := built(t, noSync)
 	if !isolated(t, bin, s) {
@@ -176,6 +178,7 @@ func TestControlNoSync(t *testing.T) {
 
 // TestDiskCut shows what the cut itself does: synced bytes stay, others go.
 func TestDiskCut(t *testing.T) {
+	t.Parallel()
 	if !isolated(t, "", 0) {
 		return
 	}

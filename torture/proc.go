@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -43,6 +44,7 @@ type Layout struct {
 	Data string // the ledger's directory; may be on the file system that fails
 
 	Reserve, Ballast string // of the ledger's disk; "" is small, as the disks are
+	BodySize         string // of the ledger; "" is no limit
 	Extra            string // more of the config: tables that follow the others
 }
 
@@ -79,6 +81,9 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 		p.Public, p.Admin, filepath.Join(at.Dir, "admin.token"))
 	reserve, ballast := cmp.Or(at.Reserve, "32MiB"), cmp.Or(at.Ballast, "16MiB")
 	fmt.Fprintf(&b, "[store]\ndriver = \"badger\"\npath = %q\nreserve = %q\nballast = %q\n", at.Data, reserve, ballast)
+	if at.BodySize != "" {
+		fmt.Fprintf(&b, "body_size = %q\n", at.BodySize)
+	}
 	named := map[string]bool{}
 	for _, s := range sources {
 		fmt.Fprintf(&b, "[[source]]\nname = %q\nprovider = %q\nsecrets = [%q]\non_conflict = %q\ntargets = [%s]\n",
@@ -213,6 +218,7 @@ func (p *Proc) Stop(ctx context.Context) error {
 // returns what it prints. Any exit code but 0 is an error.
 func (p *Proc) Command(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Binary, append(args, "--config", p.Config)...)
+	cmd.Env = append(os.Environ(), p.Env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -236,6 +242,9 @@ func (p *Proc) logTail() string {
 	return string(b)
 }
 
+// givenPorts are those of gateways that may be down now and start again.
+var givenPorts sync.Map
+
 // freePorts finds loopback addresses below the range that outgoing
 // connections take their ports from: a port that is free now stays free while
 // the gateway is down.
@@ -243,6 +252,9 @@ func freePorts(n int) ([]string, error) {
 	var out []string
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		if _, given := givenPorts.LoadOrStore(addr, true); given {
+			continue
+		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			continue

@@ -48,10 +48,13 @@ type hold struct {
 // to and another fetches the same events: nothing accepted is lost at either,
 // no lease is held twice at once, and what was acked does not come again.
 func TestPullAndPush(t *testing.T) {
+	t.Parallel()
+	const kills = 25
 	s := seed(t)
+	res := &Result{Fault: "kill -9 with one target that is pushed to and one that fetches", Seed: s, Cycles: kills}
+	record(t, res)
 	d := newDesk(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := within(t, 5*time.Minute)
 	if err := d.p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +72,6 @@ func TestPullAndPush(t *testing.T) {
 		pullers.Go(func() { d.fetch(fetching, rand.New(rand.NewPCG(s, i))) })
 	}
 	r := rand.New(rand.NewPCG(s, 99))
-	const kills = 25
 	for range kills {
 		pause(ctx, 200*time.Millisecond+time.Duration(r.Int64N(int64(500*time.Millisecond))))
 		d.p.Kill()
@@ -88,11 +90,12 @@ func TestPullAndPush(t *testing.T) {
 	d.settle(ctx)
 	stopFetching()
 	pullers.Wait()
-	d.judge(kills)
+	res.Acknowledged, res.Lost = d.judge(kills)
+	res.Note = fmt.Sprintf("%d leases given again after a kill or a nack, none while one stood", d.again)
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{t: t, client: &http.Client{Timeout: 20 * time.Second}, pushed: map[string]int{}, acked: map[string]bool{},
+	d := &desk{t: t, client: &http.Client{Timeout: time.Minute}, pushed: map[string]int{}, acked: map[string]bool{},
 		held: map[string]hold{}, leases: map[string]int{}, refs: map[string]string{}}
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
@@ -208,7 +211,7 @@ func (d *desk) fetch(ctx context.Context, r *rand.Rand) {
 		var page struct {
 			Items []given `json:"items"`
 		}
-		code, err := d.call(ctx, http.MethodGet, "?n=5&lease=2s&wait=2s", nil, &page)
+		code, err := d.call(ctx, http.MethodGet, "?n=5&lease=5s&wait=2s", nil, &page)
 		if err != nil || code != http.StatusOK {
 			pause(ctx, 20*time.Millisecond)
 			continue
@@ -297,10 +300,12 @@ func (d *desk) open(ctx context.Context) int {
 	return len(strings.TrimSpace(string(out))) + len(strings.TrimSpace(string(leased)))
 }
 
-func (d *desk) judge(kills int) {
+// judge says how many events were accepted, and how many of them did not come
+// to both targets.
+func (d *desk) judge(kills int) (accepted, lost int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	lost, unacked := 0, 0
+	unacked := 0
 	for _, id := range d.accepted {
 		if d.pushed["shop:"+id] == 0 || d.leases[id] == 0 {
 			lost++
@@ -321,6 +326,7 @@ func (d *desk) judge(kills int) {
 			d.account(id)
 		}
 	}
+	return len(d.accepted), lost
 }
 
 // account holds that the account shows every lease that was seen as an

@@ -57,7 +57,7 @@ func NewRig(cfg RigConfig) (*Rig, error) {
 		}
 		r.logs = append(r.logs, *f)
 	}
-	r.Target = NewTarget(TargetConfig{Clock: r.Clock, Log: received, Refuse: 8})
+	r.Target = NewTarget(TargetConfig{Clock: r.Clock, Log: received, Refuse: 8, Late: 5 * time.Second})
 	r.Sender = NewSender(SenderConfig{
 		Sources: r.sources, Seed: cfg.Seed, Run: strconv.FormatUint(cfg.Seed, 36), Clock: r.Clock, Log: sent,
 	})
@@ -160,9 +160,13 @@ func (r *Rig) Evidence(ctx context.Context, until time.Duration) (Evidence, erro
 	return e, errors.Join(errs[:]...)
 }
 
-// Quiesce returns when the gateway has nothing pending.
+// Quiesce returns when the gateway has nothing pending, and no replay that
+// would make it so.
 func (r *Rig) Quiesce(ctx context.Context) error {
 	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		if n, err := r.Proc.Replaying(ctx); n > 0 || err != nil {
+			return false, err
+		}
 		n, err := r.Proc.Pending(ctx)
 		return n == 0, err
 	})

@@ -42,7 +42,7 @@ type Sender struct {
 }
 
 // patience is how long the sender waits for an answer.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // NewSender makes a sender that sends nothing until Run and Up.
 func NewSender(cfg SenderConfig) *Sender {

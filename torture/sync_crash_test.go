@@ -183,7 +183,7 @@ func runSync(t *testing.T, cycles int, seed uint64, lie bool) *syncRun {
 	must(t, p.Start())
 	must(t, p.WaitReady(within(t, 30*time.Second)))
 	s := &syncRun{t: t, proc: p, target: target, answers: map[string]string{}, stuck: map[string]bool{},
-		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
 	var callers sync.WaitGroup
 	for range 16 {
 		callers.Go(s.call)
@@ -233,6 +233,7 @@ func (s *syncRun) twice(route string) (n int) {
 // with its one effect; where it doesn't, no key is executed twice, and each one
 // of unknown outcome is listed.
 func TestSyncCrash(t *testing.T) {
+	t.Parallel()
 	cycles := count(t, "TORTURE_CYCLES", 60)
 	s := seed(t)
 	res := &Result{Fault: "kill -9 with synchronous routes, and a target that dies", Seed: s, Cycles: cycles}
@@ -272,7 +273,7 @@ func TestSyncCrash(t *testing.T) {
 		t.Error(w)
 	}
 	res.Note = fmt.Sprintf("%d keys, %d of unknown outcome, all listed", run.next.Load(), len(run.stuck))
-	if len(run.answers) < 10*cycles/2 || len(run.stuck) == 0 {
+	if len(run.answers) < cycles || len(run.stuck) == 0 {
 		t.Errorf("%d keys answered and %d of unknown outcome: too few to prove anything", len(run.answers), len(run.stuck))
 	}
 	t.Logf("%d kills, %d keys answered, %d unknown and listed, %d executed twice", cycles, len(run.answers), len(run.stuck), res.Twice)
@@ -282,6 +283,7 @@ func TestSyncCrash(t *testing.T) {
 // TestControlSyncCrash says of a target that executes every request that it
 // executes a key once: the second executions must be seen.
 func TestControlSyncCrash(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "kill -9 with synchronous routes, and a target that dies", Seed: s, Cycles: 10, Control: true}
 	record(t, res)

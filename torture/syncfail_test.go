@@ -30,6 +30,7 @@ func injected(t *testing.T, dir, calls, how string) []string {
 // moments: the gateway says so to nobody's loss, ends with the exit code of a
 // store that can't be used, and starts again as if nothing had been.
 func TestSyncFails(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "failing msync and fsync", Seed: s}
 	record(t, res)
@@ -39,6 +40,7 @@ func TestSyncFails(t *testing.T) {
 		{"fsync,fdatasync", "1+"}, {"fsync,fdatasync", "9+"}, {"fsync,fdatasync", "40+"}, {"msync,fsync,fdatasync", "100+"},
 	} {
 		t.Run(tt.calls+" "+tt.when, func(t *testing.T) {
+			t.Parallel()
 			syncFails(t, s+uint64(i), tt.calls, "error=EIO:when="+tt.when, res)
 		})
 	}
@@ -54,7 +56,7 @@ func syncFails(t *testing.T, s uint64, calls, how string, res *Result) {
 	if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
 		t.Fatal(err)
 	}
-	end, cancel := context.WithTimeout(ctx, time.Minute)
+	end, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	st, err := r.Died(end)
 	must(t, err)
@@ -67,7 +69,7 @@ func syncFails(t *testing.T, s uint64, calls, how string, res *Result) {
 	must(t, Wait(ctx, 300*time.Millisecond))
 	r.EndLoad()
 	v, _ := settle(t, r, 0, 20)
-	res.Cycles++
+	res.cycle(1)
 	res.add(v)
 	if !v.OK() {
 		t.Errorf("the gateway broke its promises:\n%s", v.String())
@@ -101,6 +103,7 @@ func noMoreAnswers(t *testing.T, r *Rig, dir string) {
 
 // TestKillAtSync kills a gateway as it asks for a sync, at the n-th time.
 func TestKillAtSync(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "kill as a sync is asked for", Seed: s}
 	record(t, res)
@@ -113,7 +116,7 @@ func TestKillAtSync(t *testing.T) {
 		if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
 			t.Fatal(err)
 		}
-		end, cancel := context.WithTimeout(ctx, time.Minute)
+		end, cancel := context.WithTimeout(ctx, 3*time.Minute)
 		st, err := r.Died(end)
 		cancel()
 		must(t, err)
@@ -135,6 +138,7 @@ func TestKillAtSync(t *testing.T) {
 // TestControlSyncFails has a gateway that does not sync: no failing sync can
 // stop it, which the test above would call a fault.
 func TestControlSyncFails(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "failing msync, commits not synced", Seed: s, Control: true, Cycles: 1}
 	record(t, res)

@@ -24,7 +24,13 @@ type TargetConfig struct {
 	// Refuse of a hundred events get 503 on their first request, a tenth of
 	// those on their second as well.
 	Refuse int
+	// Late is how long LateTarget refuses every big event, and one in ten of
+	// the others, after their first request.
+	Late time.Duration
 }
+
+// LateTarget is where Late sources deliver.
+const LateTarget = "late"
 
 // Target is where the gateway delivers: one HTTP server for all targets, told
 // apart by the first part of the path. It logs every request before it
@@ -36,14 +42,14 @@ type Target struct {
 	conns atomic.Int64 // open connections
 	held  atomic.Bool  // everything is refused
 
-	// mu guards seen: requests so far by target and event.
-	mu   sync.Mutex
-	seen map[string]int
+	mu    sync.Mutex               // guards what follows
+	seen  map[string]int           // requests so far by target and event
+	first map[string]time.Duration // when those of LateTarget were first seen
 }
 
 // NewTarget makes a target that listens nowhere until Serve.
 func NewTarget(cfg TargetConfig) *Target {
-	return &Target{cfg: cfg, log: newJournal[Request](cfg.Log), seen: map[string]int{}}
+	return &Target{cfg: cfg, log: newJournal[Request](cfg.Log), seen: map[string]int{}, first: map[string]time.Duration{}}
 }
 
 // Hold has everything refused with 503 until it is called with false.
@@ -80,7 +86,8 @@ func (t *Target) WaitIdle(ctx context.Context) error {
 // is not recorded and gets 400, as a careful target would.
 func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, r.Body); err != nil {
+	size, err := io.Copy(sum, r.Body)
+	if err != nil {
 		http.Error(w, "body broke off", http.StatusBadRequest)
 		return
 	}
@@ -92,13 +99,14 @@ func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Ref: r.Header.Get("Onceward-Event"), Key: r.Header.Get("Idempotency-Key"),
 		Hash: hex.EncodeToString(sum.Sum(nil)), Attempt: attempt,
 	}
-	rec.Status = t.answer(rec)
+	rec.Status = t.answer(rec, size)
 	t.log.add(rec)
 	w.WriteHeader(rec.Status)
 }
 
-// answer is 503 for the first request or two of some events, 200 otherwise.
-func (t *Target) answer(r Request) int {
+// answer is 503 for the first request or two of some events, and for a while
+// for those that are late; 200 otherwise.
+func (t *Target) answer(r Request, size int64) int {
 	if t.held.Load() {
 		return http.StatusServiceUnavailable
 	}
@@ -106,10 +114,17 @@ func (t *Target) answer(r Request) int {
 	t.mu.Lock()
 	t.seen[id]++
 	n := t.seen[id]
+	if n == 1 && r.Target == LateTarget {
+		t.first[id] = r.At
+	}
+	late := r.Target == LateTarget && r.At-t.first[id] < t.cfg.Late
 	t.mu.Unlock()
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	draw := int(h.Sum32() % 1000)
+	if late && (size >= 1<<20 || draw%10 == 0) {
+		return http.StatusServiceUnavailable
+	}
 	if n == 1 && draw < 10*t.cfg.Refuse || n == 2 && draw < t.cfg.Refuse {
 		return http.StatusServiceUnavailable
 	}
