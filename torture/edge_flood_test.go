@@ -334,8 +334,7 @@ func overload(ctx context.Context, e *edge, senders, size int) (acked map[string
 // target is down: memory stays in its bounds, what is too much is told 503
 // with Retry-After, what was acknowledged is there afterwards, and ten seconds
 // later the gateway is as before.
-func TestEdgeOverload(t *testing.T) {
-	t.Parallel()
+func TestEdgeOverload(t *testing.T) { // alone: it takes all there is
 	res := &Result{Fault: "overload with targets down", Cycles: 1}
 	record(t, res)
 	e := newEdge(t, asShipped, "", "")
@@ -382,13 +381,13 @@ func TestEdgeOverload(t *testing.T) {
 	}
 }
 
-// hoard sends n requests at once, each its own event of that size, all but the
-// last byte of each, and holds them there until ctx is done. It counts those
-// that were sent or refused.
+// hoard sends a signed request of that size on n connections at once, all but
+// its last byte, and holds them there until ctx is done. It counts those that
+// were sent or refused.
 func hoard(ctx context.Context, e *edge, n, size int, sent *atomic.Int64) {
-	body := string(noise(size))
+	text := e.rawSigned("hoard", string(noise(size)))
 	var all sync.WaitGroup
-	for i := range n {
+	for range n {
 		all.Go(func() {
 			c, err := net.Dial("tcp", e.p.Public)
 			if err != nil {
@@ -398,7 +397,6 @@ func hoard(ctx context.Context, e *edge, n, size int, sent *atomic.Int64) {
 			defer c.Close()
 			stop := context.AfterFunc(ctx, func() { c.Close() })
 			defer stop()
-			text := e.rawSigned(fmt.Sprint("hoard-", i), body)
 			_, err = io.WriteString(c, text[:len(text)-1])
 			if sent.Add(1); err == nil {
 				io.Copy(io.Discard, c) // a refusal, or nothing
@@ -410,8 +408,7 @@ func hoard(ctx context.Context, e *edge, n, size int, sent *atomic.Int64) {
 
 // TestEdgeHoard has 1,500 requests of a megabyte stop before their last byte:
 // memory stays in its bounds, and others are answered when all have come.
-func TestEdgeHoard(t *testing.T) {
-	t.Parallel()
+func TestEdgeHoard(t *testing.T) { // alone: it takes all there is
 	res := &Result{Fault: "bodies that never end", Cycles: hoarded}
 	record(t, res)
 	e := newEdge(t, asShipped, "", e2signed())
@@ -444,8 +441,7 @@ const hoarded = 1500
 
 // TestControlEdgeHoard takes the bounds away: memory grows past its budget, or
 // the process ends for want of it.
-func TestControlEdgeHoard(t *testing.T) {
-	t.Parallel()
+func TestControlEdgeHoard(t *testing.T) { // alone: it takes all there is
 	e := newEdge(t, noLimits, "", e2signed())
 	e.boot()
 	peak := e.watch()
