@@ -43,7 +43,10 @@ func jumpingRig(t *testing.T, s uint64, tags string) (*Rig, func(time.Duration))
 // counted.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
-	each := 4
+	each := 2
+	if long() {
+		each = 4
+	}
 	s := seed(t)
 	res := &Result{Fault: "clock set wrong and right again", Seed: s}
 	record(t, res)

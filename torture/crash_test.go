@@ -265,7 +265,7 @@ func crash(t *testing.T, r *Rig, random *rand.Rand, cycles int) (inStart int) {
 
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
-	cycles := count(t, "TORTURE_CYCLES", 60)
+	cycles := count(t, "TORTURE_CYCLES", 40)
 	if long() {
 		cycles = count(t, "TORTURE_CYCLES", 200)
 	}

@@ -16,19 +16,24 @@
 //     Evidence.Until.
 //   - Everything random comes from the seed that the run prints.
 //   - The suite ends only processes it started, by their process ID.
+//   - It waits for conditions, and for none so briefly that a machine with much
+//     else to do would fail it.
 //
 // The unit tests run with every `go test ./...`. The runs against the binary
-// need the build tag and some minutes. Tier C is every test once, in a size for
-// each change; tier N goes on with new seeds for hours:
+// need the build tag and some minutes. Tier C is every test once, several at a
+// time, in a size for each change; tier N goes on with new seeds for hours, one
+// test at a time:
 //
-//	go test -tags torture -v -timeout 20m ./torture
+//	go test -tags torture -v -timeout 25m -parallel 4 ./torture
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
 //	go test -tags torture ./torture -report docs/torture.md
 //	go run ./torture -n -for 1h -only crash,power
 //
-// The last two write the report; its last line is the total. TORTURE_CYCLES
-// and TORTURE_CUTS set the number of kills and of power cuts, TORTURE_BINARY
-// names a built gateway to take in place of this module's. The power cuts need
+// The last two write the report; its last line is the total. TORTURE_CYCLES,
+// TORTURE_CHURN, TORTURE_CUTS, TORTURE_DAMAGES and TORTURE_EVENTS set the number
+// of kills, of those with everything under way, of power cuts, of damaged files
+// and of events looked at for leaks; TORTURE_BINARY names a built gateway to
+// take in place of this module's. The power cuts need
 // root and loop devices; where there are none the test fails and says so,
 // unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
 //

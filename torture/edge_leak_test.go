@@ -95,11 +95,11 @@ func leaks(e *edge, n int) (faults []string, before, after footprint, acked int6
 	return faults, before, after, acked
 }
 
-// TestEdgeLeaks has a gateway with a slow target take 60,000 events, a million
+// TestEdgeLeaks has a gateway with a slow target take 40,000 events, a million
 // in tier N: at rest it holds what it held before.
 func TestEdgeLeaks(t *testing.T) {
 	t.Parallel()
-	n := count(t, "TORTURE_EVENTS", 60_000)
+	n := count(t, "TORTURE_EVENTS", 40_000)
 	if long() {
 		n = count(t, "TORTURE_EVENTS", 1_000_000)
 	}

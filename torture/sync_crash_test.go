@@ -234,7 +234,10 @@ func (s *syncRun) twice(route string) (n int) {
 // of unknown outcome is listed.
 func TestSyncCrash(t *testing.T) {
 	t.Parallel()
-	cycles := count(t, "TORTURE_CYCLES", 60)
+	cycles := count(t, "TORTURE_CYCLES", 40)
+	if long() {
+		cycles = count(t, "TORTURE_CYCLES", 200)
+	}
 	s := seed(t)
 	res := &Result{Fault: "kill -9 with synchronous routes, and a target that dies", Seed: s, Cycles: cycles}
 	record(t, res)
