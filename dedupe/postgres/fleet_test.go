@@ -291,3 +291,76 @@ func settled(t *testing.T, ms []*member, ids int, got *told) {
 		t.Errorf("check: %d events, faults %v, %v", rep.Events, rep.Faults, err)
 	}
 }
+
+// TestBeats holds that gateways see each other by the database's clock, that a
+// process whose name was taken beats no more and is seen until it is dead, and
+// that who leaves is gone.
+func TestBeats(t *testing.T) {
+	cfg := fresh(t, server(t), options())
+	a, b := join(t, cfg, "a"), join(t, cfg, "b")
+	beat := func(m *member, share float64) []dedupe.Peer {
+		t.Helper()
+		peers, err := m.Beat(t.Context(), dedupe.Beat{Share: share, Config: "cfg", Version: "v1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return peers
+	}
+	if got := beat(a, 0.5); len(got) != 1 || !got[0].Own || got[0].Name != "a" || got[0].Share != 0.5 || got[0].Config != "cfg" || got[0].Version != "v1" || got[0].Dead() {
+		t.Errorf("alone: %+v", got)
+	}
+	got := beat(b, 0.25)
+	if len(got) != 2 || got[0].Own || !got[1].Own || got[0].Share != 0.5 || got[0].Writer == got[1].Writer {
+		t.Errorf("two of them: %+v", got)
+	}
+	ask(t, cfg, "UPDATE "+cfg.Schema+".fleet SET beat = beat - 6000 WHERE name = 'a'")
+	if got = beat(b, 0.25); !got[0].Dead() || got[1].Dead() {
+		t.Errorf("six seconds after a's last beat: %+v", got)
+	}
+	if got = beat(a, 0); got[0].Dead() || got[0].Share != 0 {
+		t.Errorf("a beats again: %+v", got)
+	}
+	second := join(t, cfg, "a")
+	if _, err := a.Beat(t.Context(), dedupe.Beat{Share: 1}); err == nil {
+		t.Error("a process whose name was taken beats")
+	}
+	if got = beat(second, 0); len(got) != 3 || got[0].Own || !got[1].Own || got[0].Name != "a" || got[1].Name != "a" || got[0].Epoch >= got[1].Epoch {
+		t.Errorf("a second a: %+v", got)
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, cfg, "UPDATE "+cfg.Schema+".fleet SET beat = beat - 86400000 WHERE epoch = 1")
+	if got = beat(second, 1); len(got) != 1 || !got[0].Own {
+		t.Errorf("b left and the first a is a day old: %+v", got)
+	}
+}
+
+// TestBeatsInOrder holds what shares stand on: of two gateways that beat at the
+// same time the later sees the earlier, so never do both miss the other.
+func TestBeatsInOrder(t *testing.T) {
+	cfg := fresh(t, server(t), options())
+	a, b := join(t, cfg, "a"), join(t, cfg, "b")
+	const rounds = 100
+	for n := range rounds {
+		var seen [2]float64 // what each sees of the other
+		var wg sync.WaitGroup
+		for i, m := range []*member{a, b} {
+			wg.Go(func() {
+				peers, err := m.Beat(t.Context(), dedupe.Beat{Share: float64(n + 1)})
+				if err != nil {
+					t.Error(err)
+				}
+				for _, p := range peers {
+					if !p.Own {
+						seen[i] = p.Share
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if want := float64(n + 1); seen[0] != want && seen[1] != want {
+			t.Fatalf("round %d: neither sees the other's beat: %v", n, seen)
+		}
+	}
+}
