@@ -70,7 +70,6 @@ var homes = map[string][]string{
 	"github.com/schollz/progressbar/":     {"cli"},
 	"github.com/oklog/ulid/":              {"event"},
 	"code.dny.dev/ssrf":                   {"forward"},
-	"golang.org/x/time/":                  {"forward"},
 	"golang.org/x/mod/":                   {"audit"},
 	"golang.org/x/net/":                   {"forward", "receiver", "gateway"},
 	"pgregory.net/rapid":                  {"dedupe/ledgertest"},

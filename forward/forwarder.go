@@ -31,6 +31,13 @@ type Ledger interface {
 	Finish(ctx context.Context, results ...*dedupe.Result) error
 }
 
+// Fleet divides rates between the gateways that share a ledger.
+type Fleet interface {
+	// Share is this gateway's part now, and a channel that is closed when there
+	// is another.
+	Share() (dedupe.Share, <-chan struct{})
+}
+
 // Config is what a Forwarder works with.
 type Config struct {
 	Ledger     Ledger
@@ -50,6 +57,8 @@ type Config struct {
 	// GiveUp is how long deliveries of a missing target stay open; 0 =
 	// DefaultGiveUp.
 	GiveUp time.Duration
+	// Fleet says which part of every rate is this gateway's. Nil: all of it.
+	Fleet Fleet
 	// Spans records attempts. Nil records none.
 	Spans *trace.Recorder
 	// Resolver looks names up; nil = net.DefaultResolver.
@@ -170,6 +179,10 @@ func (f *Forwarder) prepare(name string, t *Target) {
 		s = newState(f.metrics.of(name))
 		f.states[name] = s
 		f.book.apply(name, s.gate)
+		if f.cfg.Fleet != nil {
+			share, _ := f.cfg.Fleet.Share()
+			s.gate.divide(share)
+		}
 	}
 	if s.gate.configure(t, f.moment()) {
 		f.book.save(name, s.gate)
@@ -258,6 +271,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		return err
 	}
 	watch.Go(func() { f.watchMissing(leasing) })
+	watch.Go(func() { f.watchFleet(leasing) })
 	queues.Go(func() { f.pulls.run(leasing, attempts) })
 	keeping, keep := context.WithCancel(work)
 	defer keep()
@@ -287,6 +301,25 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// watchFleet divides the rates as the fleet does, until ctx ends.
+func (f *Forwarder) watchFleet(ctx context.Context) {
+	if f.cfg.Fleet == nil {
+		return
+	}
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		share, changed := f.cfg.Fleet.Share()
+		for _, s := range f.states {
+			s.gate.divide(share)
+		}
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // begin starts a queue for every target.

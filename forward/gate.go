@@ -10,8 +10,8 @@ import (
 )
 
 // gate decides whether a target may be attempted now: not while it is paused,
-// by probes alone while its breaker is open, and no faster than its rate. It
-// outlives changes of the target's configuration.
+// by probes alone while its breaker is open, and no faster than its rate, or
+// this gateway's part of that. It outlives changes of the target's configuration.
 type gate struct {
 	// mu guards all below; held for bookkeeping only.
 	mu      sync.Mutex
@@ -19,14 +19,15 @@ type gate struct {
 	control control
 	breaker breaker
 	rate    Rate
-	limit   *limiter // nil: no bound
-	active  int      // attempts that were admitted and have not ended
+	share   dedupe.Share // of the rate
+	limit   *limiter     // nil: no bound
+	active  int          // attempts that were admitted and have not ended
 
 	pausedGauge, openGauge prometheus.Gauge // read-only after newGate
 }
 
 func newGate(paused, open prometheus.Gauge) *gate {
-	return &gate{turned: make(chan struct{}), pausedGauge: paused, openGauge: open}
+	return &gate{turned: make(chan struct{}), share: dedupe.Share{Part: 1}, pausedGauge: paused, openGauge: open}
 }
 
 // configure applies a target's configuration. It reports whether the breaker
@@ -35,11 +36,37 @@ func (g *gate) configure(t *Target, at moment) (changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.rate != t.Rate {
-		g.rate, g.limit = t.Rate, t.Rate.limiter()
+		g.rate = t.Rate
+		g.limited(time.Now())
 	}
 	changed = g.breaker.configure(t.Breaker, at)
 	g.turn()
 	return changed
+}
+
+// limited puts rate and share into effect. g.mu is held.
+func (g *gate) limited(now time.Time) {
+	switch {
+	case g.rate.Count == 0:
+		g.limit = nil
+	case g.limit == nil:
+		g.limit = newLimiter(g.rate, g.share, now)
+	default:
+		g.limit.change(g.rate, g.share, now)
+	}
+}
+
+// divide sets which part of the rate is this gateway's.
+func (g *gate) divide(s dedupe.Share) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	waits := g.limit != nil && (g.share.Part != s.Part || g.limit.lapsed(now))
+	g.share = s
+	g.limited(now)
+	if waits {
+		g.turn()
+	}
 }
 
 // turn shows how the gate stands now and wakes whoever waits. g.mu is held.
@@ -62,7 +89,6 @@ type pass struct {
 	n     int
 	probe uint64   // token of the only attempt, 0 for none
 	limit *limiter // that promised n; nil without a rate
-	at    time.Time
 	// wait is, when n is 0, how long at least there will be no leave, and
 	// turned is closed when that may change before.
 	wait   time.Duration
@@ -74,7 +100,7 @@ type pass struct {
 func (g *gate) ask(n int, now time.Time) pass {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := pass{n: n, at: now, wait: recheck, turned: g.turned}
+	p := pass{n: n, wait: recheck, turned: g.turned}
 	if g.control.Paused {
 		p.n = 0
 		return p
@@ -93,7 +119,7 @@ func (g *gate) ask(n int, now time.Time) pass {
 	if g.limit == nil {
 		return p
 	}
-	if p.n, p.wait = g.limit.promise(p.n, now); p.n > 0 {
+	if p.n, p.wait = g.limit.promise(p.n, time.Now()); p.n > 0 {
 		p.limit = g.limit
 	} else {
 		g.breaker.abandon(p.probe)
@@ -112,7 +138,7 @@ func (g *gate) settle(p pass, used int) {
 		g.breaker.abandon(p.probe)
 	}
 	if p.limit != nil {
-		p.limit.settle(p.n, used, p.at)
+		p.limit.settle(p.n, used)
 	}
 }
 
@@ -121,7 +147,7 @@ func (g *gate) settle(p pass, used int) {
 func (g *gate) admit(probe uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.control.Paused || g.breaker.open && (probe == 0 || probe != g.breaker.probing) {
+	if g.control.Paused || g.limit != nil && g.limit.lapsed(time.Now()) || g.breaker.open && (probe == 0 || probe != g.breaker.probing) {
 		if probe != 0 {
 			g.breaker.abandon(probe)
 			g.turn()

@@ -350,7 +350,7 @@ func TestControlStartsAnew(t *testing.T) {
 func TestLimiterPromises(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	l := (&Rate{Count: 10, Per: time.Second, Burst: 10}).limiter()
+	l := newLimiter(Rate{Count: 10, Per: time.Second, Burst: 10}, dedupe.Share{Part: 1}, now)
 	take := func(what string, n, want int) {
 		t.Helper()
 		if got, wait := l.promise(n, now); got != want || (got == 0) != (wait > 0) {
@@ -360,10 +360,10 @@ func TestLimiterPromises(t *testing.T) {
 	take("first", 7, 7)
 	take("second, while the first is open", 7, 3)
 	take("third", 1, 0)
-	l.settle(7, 2, now)
+	l.settle(7, 2)
 	take("after the first used two", 9, 5)
-	l.settle(3, 3, now)
-	l.settle(5, 5, now)
+	l.settle(3, 3)
+	l.settle(5, 5)
 	take("after all are used", 1, 0)
 	now = now.Add(300 * time.Millisecond)
 	take("three tenths of a second later", 9, 3)
