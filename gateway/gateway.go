@@ -77,6 +77,7 @@ type Gateway struct {
 	writer        *dedupe.Writer
 	receiver      *receiver.Receiver
 	forwarder     *forward.Forwarder
+	member        *dedupe.Member // of the fleet; nil on a ledger of its own
 	admin         *admin.Admin
 	account       *audit.Log
 	jobs          *audit.Jobs
@@ -192,6 +193,9 @@ func (g *Gateway) startAll(ctx context.Context, s *stack) error {
 	if g.spans.On() {
 		s.start("tracer", g.spans.Run)
 	}
+	if g.member != nil {
+		s.start("fleet", g.member.Run)
+	}
 	s.start("forwarder", g.forwarder.Run)
 	s.start("confirmer", g.confirmer.Run)
 	s.start("replays", g.jobs.Run)
@@ -247,6 +251,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 	}
 	err := errors.Join(
 		s.stop("receiver", "forwarder"),
+		s.stop("fleet"),
 		g.closeCalls(),
 		s.stop("confirmer"),
 		s.stop("replays"),
@@ -287,10 +292,11 @@ func (g *Gateway) make() (err error) {
 	if err != nil {
 		return fmt.Errorf("make writer: %w", err)
 	}
+	g.joinFleet()
 	drain := time.Duration(g.start.Drain)
 	g.forwarder, err = forward.New(forward.Config{
 		Ledger: spine{g.ledger, g.ledger, g.writer}, Log: g.log, Registerer: o.Registry, Version: o.Version, Now: o.Now, Drain: drain,
-		Spans: g.spans,
+		Spans: g.spans, Fleet: g.fleet(),
 	})
 	if err != nil {
 		return fmt.Errorf("make forwarder: %w", err)

@@ -30,9 +30,13 @@ func (c *Config) Print(w io.Writer) error {
 // stand in the file. A rotated secret doesn't change it.
 func (c *Config) Hash() string { return c.hash }
 
-func hashOf(c *Config) string {
+func hashOf(c *Config) string { return hashAs(c, c) }
+
+// hashAs is the hash of what is printed of shown, which is c or less, and of c's
+// URLs.
+func hashAs(c, shown *Config) string {
 	var b bytes.Buffer
-	if err := c.Print(&b); err != nil {
+	if err := shown.Print(&b); err != nil {
 		panic("gateway: " + err.Error()) // the types of Config always encode
 	}
 	for i, t := range c.Targets {

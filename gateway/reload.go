@@ -42,6 +42,9 @@ func (g *Gateway) reloadBy(ctx context.Context, actor string) (Faults, error) {
 	cfg := g.gen.Load().cfg
 	g.configured(ctx, "loaded", "before: "+before, actor)
 	g.met.took(cfg, g.opts.Now())
+	if g.member != nil {
+		g.member.Configure(cfg.sharedHash())
+	}
 	g.log.Info("config reloaded", "event", "config.reloaded", "config_hash", cfg.Hash(), "warnings", len(faults))
 	return faults, nil
 }
