@@ -23,7 +23,7 @@ const module = "github.com/onceward/onceward"
 var allowed = map[string][]string{
 	"":                  {"cli"},
 	"cli":               {"gateway", "verify", "admin", "audit", "dedupe", "event", "receiver/conform"},
-	"gateway":           {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "event"},
+	"gateway":           {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "dedupe/postgres", "event"},
 	"receiver":          {"verify", "dedupe", "event", "trace"},
 	"receiver/conform":  {},
 	"forward":           {"dedupe", "event", "trace"},

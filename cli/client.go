@@ -12,6 +12,25 @@ import (
 // place is where the gateway and its token are.
 type place struct{ addr, tokenFile string }
 
+// tokenVariable holds the admin token itself, where there is no file with it.
+const tokenVariable = "ONCEWARD_TOKEN"
+
+// token is the token at a place: that of the file that was named, else of the
+// environment, else of the config's file.
+func (a *app) token(at place) (string, error) {
+	if token, set := a.Env(tokenVariable); set && token != "" && a.flags.tokenFile == "" {
+		return token, nil
+	}
+	if at.tokenFile == "" {
+		return "", errors.New("no token: it was shown at the first start of a gateway on this ledger, or the config holds its hash; set " + tokenVariable + " to it, or name its file with --token-file")
+	}
+	token, err := admin.ReadToken(at.tokenFile)
+	if err != nil {
+		err = fmt.Errorf("%w (the gateway made it at its first start; --token-file names another file)", err)
+	}
+	return token, err
+}
+
 // find says where the gateway is, by the flags or by the config. A config with
 // faults still says it.
 func (a *app) find() (place, error) {
@@ -43,7 +62,7 @@ func (a *app) connect(ctx context.Context) (*admin.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, tokenErr := admin.ReadToken(at.tokenFile)
+	token, tokenErr := a.token(at)
 	c, err := admin.NewClient(admin.ClientConfig{Addr: at.addr, Token: token, Reason: a.flags.reason})
 	if err != nil {
 		return nil, usage("%w", err)
@@ -55,7 +74,7 @@ func (a *app) connect(ctx context.Context) (*admin.Client, error) {
 	if err := c.Ready(ctx); errors.Is(err, admin.ErrUnreachable) {
 		return nil, apiErr(err)
 	}
-	return nil, fail(exitNotAllowed, "%w (the gateway made it at its first start; --token-file names another file)", tokenErr)
+	return nil, &codedError{exitNotAllowed, tokenErr}
 }
 
 // call connects and hands the client on; errors get their exit codes.

@@ -10,7 +10,9 @@
 //   - Text that came from outside (event IDs, types, headers, answers of targets)
 //     is escaped before it reaches a terminal, so that it can neither move the
 //     cursor nor pose as our own output.
-//   - No secret and no token is ever printed: a token is named by its file.
+//   - No secret and no token is printed: a token is named by its file. The
+//     exceptions are tokens when they are made and kept nowhere: by `admin
+//     token new`, and at the first start on a shared ledger.
 //   - A command that sends more than one named event again, or sends beyond this
 //     machine, asks first, and refuses when there is nobody to ask and --yes is
 //     missing.

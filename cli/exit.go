@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/gateway"
 )
 
 // The exit codes: a contract with scripts and service managers.
@@ -92,7 +93,7 @@ func codeOf(err error) int {
 
 // storeFault reports whether the ledger itself is what failed.
 func storeFault(err error) bool {
-	for _, e := range []error{dedupe.ErrLocked, dedupe.ErrNewer, dedupe.ErrDamaged, dedupe.ErrFatal, dedupe.ErrDiskLow} {
+	for _, e := range []error{dedupe.ErrLocked, dedupe.ErrNewer, dedupe.ErrDamaged, dedupe.ErrFatal, dedupe.ErrDiskLow, gateway.ErrNoLedger} {
 		if errors.Is(err, e) {
 			return true
 		}

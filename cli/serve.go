@@ -28,14 +28,15 @@ Without --config it looks for ./config.toml, then /etc/onceward/config.toml,
 and else starts with the shipped config and says so.`
 
 func (a *app) serveCmd() *cobra.Command {
-	var resume bool
+	var resume, migrate bool
 	c := leaf("serve", "Run the gateway", serveHelp, cobra.NoArgs,
-		func(ctx context.Context, _ []string) error { return a.serve(ctx, resume) })
+		func(ctx context.Context, _ []string) error { return a.serve(ctx, resume, migrate) })
 	c.Flags().BoolVar(&resume, "resume-deliveries", false, "make the deliveries that a restored ledger holds")
+	c.Flags().BoolVar(&migrate, "migrate", false, "bring the schema of a ledger in PostgreSQL up to date first")
 	return c
 }
 
-func (a *app) serve(ctx context.Context, resume bool) error {
+func (a *app) serve(ctx context.Context, resume, migrate bool) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // before anything opens: a reload must never kill the process
 	defer signal.Stop(hup)
@@ -54,7 +55,8 @@ func (a *app) serve(ctx context.Context, resume bool) error {
 	build := buildVersion()
 	gw, err := gateway.New(cfg, gateway.Options{
 		Log: log, Version: build.Version, Revision: build.Revision, Env: gateway.Env{Lookup: a.Env},
-		ConfigPath: path, ConfigData: a.Config, Now: a.now, Words: pageWords(), ResumeDeliveries: resume,
+		ConfigPath: path, ConfigData: a.Config, Now: a.now, Words: pageWords(), ResumeDeliveries: resume, Migrate: migrate,
+		ShowToken: a.showToken,
 	})
 	if err != nil {
 		return startError(err)
@@ -108,7 +110,7 @@ func startError(err error) error {
 	return err
 }
 
-// banner says what is served where. It names the token's file, never the token.
+// banner says what is served where. It names where the token is, never the token.
 func (a *app) banner(cfg *gateway.Config, gw *gateway.Gateway) {
 	p := a.paletteFor(a.Stderr)
 	ingest, admin := gw.Addr()
@@ -125,7 +127,17 @@ func (a *app) banner(cfg *gateway.Config, gw *gateway.Gateway) {
 		fmt.Fprintf(w, "  target  %-16s %s\n", t.Name, escape(hostOnly(t.URL)))
 	}
 	fmt.Fprintf(w, "  admin   %-16s %s\n", "", p.cyan("http://"+reachable(admin)+"/"))
-	fmt.Fprintf(w, "  token   %-16s %s\n", "", escape(cfg.TokenFile()))
+	token := cfg.TokenFile()
+	if token == "" {
+		token = "that of the shared ledger, or of the config"
+	}
+	fmt.Fprintf(w, "  token   %-16s %s\n", "", escape(token))
+}
+
+// showToken says the admin token of a shared ledger, which its first gateway
+// makes and nothing keeps.
+func (a *app) showToken(token string) {
+	fmt.Fprintf(a.Stderr, "admin token of all gateways on this ledger, shown this once: %s\n", token)
 }
 
 // reachable turns a listen address into one that can be called from here.

@@ -24,7 +24,7 @@ type Note struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
 	Version uint64 `json:"version"` // of this content, one more each time it is put, from 1; 0: there is none yet
-	Value   []byte `json:"value"`   // JSON by convention; never a secret
+	Value   []byte `json:"value"`   // JSON by convention; no secret but the gateway's own, which nothing shows
 	// UpdatedAt is ledger time, set by the ledger.
 	UpdatedAt time.Time `json:"updated_at"`
 }

@@ -18,12 +18,21 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// auditKey reads the key of the config, or the one beside the ledger, which it
-// makes at the first start: in a file that only its owner reads.
-func auditKey(cfg *Config, log *slog.Logger) (*audit.Key, error) {
-	if private := cfg.Audit.Key.Value.Reveal(); private != "" {
+// auditKey is the key of the config, or the one that is kept beside the ledger,
+// in a shared one under the gateway's name. It is made at the first start.
+func (g *Gateway) auditKey(ctx context.Context) (*audit.Key, error) {
+	private := g.start.Audit.Key.Value.Reveal()
+	switch {
+	case private != "":
 		return audit.ParseKey(private)
+	case g.start.Shared():
+		return g.keptKey(ctx)
 	}
+	return keyBeside(g.start, g.log)
+}
+
+// keyBeside reads the key from a file that only its owner reads.
+func keyBeside(cfg *Config, log *slog.Logger) (*audit.Key, error) {
 	path := filepath.Join(cfg.StorePath(), auditKeyFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		_, private, err := audit.GenerateKey()
@@ -53,11 +62,18 @@ func auditKey(cfg *Config, log *slog.Logger) (*audit.Key, error) {
 	return key, nil
 }
 
+// errKeyInside says that only the gateway can say which key it has.
+var errKeyInside = errors.New("audit key: is in the database, and the running gateway says what it is")
+
 // AuditKey is the public key of the configured gateway's account, read beside
-// its ledger or made of the config. It makes nothing.
+// its ledger or made of the config. It makes nothing, and for keys that are in a
+// shared ledger it is an error: the running gateway knows them.
 func AuditKey(cfg *Config) (string, error) {
 	private := cfg.Audit.Key.Value.Reveal()
-	if private == "" {
+	switch {
+	case cfg.Shared():
+		return "", errKeyInside
+	case private == "":
 		return AuditKeyIn(cfg.StorePath())
 	}
 	key, err := audit.ParseKey(private)
@@ -82,8 +98,8 @@ func AuditKeyIn(dir string) (string, error) {
 }
 
 // makeAccount builds the transparency log.
-func (g *Gateway) makeAccount() error {
-	key, err := auditKey(g.start, g.log)
+func (g *Gateway) makeAccount(ctx context.Context) error {
+	key, err := g.auditKey(ctx)
 	if err != nil {
 		return err
 	}

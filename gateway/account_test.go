@@ -139,11 +139,11 @@ func TestAccountKey(t *testing.T) {
 	if _, err := AuditKey(cfg); err == nil {
 		t.Error("there is a key before the first start")
 	}
-	first, err := auditKey(cfg, log)
+	first, err := (&Gateway{start: cfg, log: log}).auditKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := auditKey(cfg, log); err != nil || again.Public() != first.Public() {
+	if again, err := (&Gateway{start: cfg, log: log}).auditKey(t.Context()); err != nil || again.Public() != first.Public() {
 		t.Errorf("the second start has another key: %v", err)
 	}
 	if public, err := AuditKey(cfg); err != nil || public != first.Public() {
@@ -157,7 +157,7 @@ func TestAccountKey(t *testing.T) {
 	if fs.Failed() {
 		t.Fatal(fs)
 	}
-	if k, err := auditKey(given, log); err != nil || k.Public() == first.Public() {
+	if k, err := (&Gateway{start: given, log: log}).auditKey(t.Context()); err != nil || k.Public() == first.Public() {
 		t.Errorf("the config's key is not used: %v", err)
 	}
 	var printed strings.Builder
@@ -167,7 +167,7 @@ func TestAccountKey(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "audit.key"), []byte("PRIVATE+KEY+CANARY"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auditKey(cfg, log); err == nil || strings.Contains(err.Error(), "CANARY") {
+	if _, err := (&Gateway{start: cfg, log: log}).auditKey(t.Context()); err == nil || strings.Contains(err.Error(), "CANARY") {
 		t.Errorf("a broken key file: %v", err)
 	}
 }

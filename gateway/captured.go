@@ -35,7 +35,7 @@ func (c *Config) CapturedFile(source string) string {
 // source that waits for one takes it.
 func (s *SourceConfig) verifierConfig(c *Config) (made verify.Config, path string, err error) {
 	made = s.made
-	if !hands(s.row) {
+	if !hands(s.row) || c.Shared() { // files of one gateway are no place for what all need
 		return made, "", nil
 	}
 	for _, name := range append([]string{s.Name}, s.Formerly...) {

@@ -47,6 +47,7 @@ func (c *Config) fill() {
 	orDefault(&r.Body, 30*day)
 	orDefault(&r.Meta, 400*day)
 	orDefault(&r.Audit, 400*day)
+	c.Store.fill(c.tree.get("store"))
 	c.Traces.fill(c.tree.get("traces"))
 	if !c.Audit.Key.Value.Empty() {
 		c.Audit.Key.ID = "audit"
@@ -177,27 +178,6 @@ const (
 	maxBody     = Size(64 << 20)
 	pauseBound  = 14 * day // how long an operator's pause stops the give-up clock
 )
-
-func (c *checker) store() {
-	s, n := &c.cfg.Store, c.cfg.tree.or("store")
-	switch s.Driver {
-	case driverBadger:
-		if !s.DSN.Value.Empty() {
-			c.rep.at(n.or("dsn"), "dsn means nothing to the badger driver", "remove it")
-		}
-	case driverPostgres:
-		c.rep.at(n.or("driver"), "the postgres driver is not in this build", `use driver = "badger"`)
-	default:
-		c.rep.at(n.or("driver"), "unknown driver "+strconv.Quote(s.Driver),
-			meant(s.Driver, []string{driverBadger, driverPostgres}, `use driver = "badger"`))
-	}
-	if s.Path == "" {
-		c.rep.at(n.or("path"), "the path is empty", `name a directory, such as "data"`)
-	}
-	if s.MemoryLimit < minMemory {
-		c.rep.at(n.or("memory_limit"), "a memory limit of "+s.MemoryLimit.String()+" is too small", "want at least "+minMemory.String())
-	}
-}
 
 // rest checks the log, the stop, and the proxies.
 func (c *checker) rest() {

@@ -48,6 +48,10 @@ func (c *checker) settle(s *SourceConfig, n *node, v *verify.Verifier, given int
 	case !v.Offline():
 		s.verifier = v
 		c.unset(s, n, "the other secrets are used without it")
+	case given == 0 && hands(s.row) && c.cfg.Shared():
+		if s.Registration == "" { // else that line was reported
+			c.rep.at(n.or("provider"), "this source has nothing to verify with", `write secrets = ["${env:NAME}"]; docs/scale.md says how to have `+s.row.Name+" hand its secret over")
+		}
 	case given == 0 && hands(s.row):
 		c.rep.at(n.or("provider"), "this source has nothing to verify with", `write registration = "pending" while `+s.row.Name+` is to hand its secret over, or secrets = ["${env:NAME}"]`)
 	case given == 0:
@@ -70,6 +74,11 @@ func (c *checker) registration(s *SourceConfig, n *node, row verify.Row) {
 	}
 	if !hands(row) {
 		c.rep.at(n.get("registration"), row.Name+" hands over no secret", `remove it, and write secrets = ["${env:NAME}"]`)
+		return
+	}
+	if c.cfg.Shared() {
+		c.rep.at(n.get("registration"), "a secret that "+row.Name+" hands over would be known to one gateway alone",
+			`register with a gateway of driver "badger", then write its captured/`+s.Name+`.secret here: secrets = ["${file:path}"]`)
 	}
 }
 

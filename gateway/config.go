@@ -54,41 +54,16 @@ type AdminConfig struct {
 	// Listen is its address. Default "127.0.0.1:8081". Not reloadable.
 	Listen string `toml:"listen"`
 	// TokenFile holds the bearer token; it is made at the first start. Default
-	// admin.token inside the store's directory. Not reloadable.
+	// admin.token inside the store's directory; with driver "postgres" the token
+	// is made at the first start of any gateway, shown once, and kept as a hash
+	// in the database, unless a [[admin.token]] has the role admin. Not
+	// reloadable.
 	TokenFile string `toml:"token_file,omitzero"`
 	// Hosts are further names under which the listener may be called; the
 	// loopback names and the listen address always may.
 	Hosts []string `toml:"hosts,omitzero"`
 	// Tokens are further ones, each with a name and a role.
 	Tokens []TokenConfig `toml:"token,omitempty"`
-}
-
-// StoreConfig says where the ledger is.
-type StoreConfig struct {
-	// Driver is the engine. Default "badger". Not reloadable.
-	Driver string `toml:"driver,omitzero"`
-	// Path is the ledger's directory, made with mode 0700 when it is missing.
-	// Relative paths start at the config file's directory. Default "data". Not
-	// reloadable. Losing it loses every claim, event and open delivery.
-	Path string `toml:"path,omitzero"`
-	// DSN names a database; for engines that have one.
-	DSN SecretConfig `toml:"dsn,omitzero"`
-	// MemoryLimit bounds the Go heap and the ledger's caches together. Default
-	// "512MiB", at least "64MiB". Not reloadable.
-	MemoryLimit Size `toml:"memory_limit,omitzero"`
-	// Reserve is the free disk space below which intake answers 503. Default
-	// 0: the engine chooses by the size of the disk. Not reloadable.
-	Reserve Size `toml:"reserve,omitzero"`
-	// Ballast is disk space held back so that a full disk can still be
-	// cleaned. Default 0: the engine chooses. Not reloadable.
-	Ballast Size `toml:"ballast,omitzero"`
-	// BodySize is how much disk the bodies of one retention may take, about:
-	// past it the oldest go before their time, those of open events excepted.
-	// Default 0: no limit. Not reloadable.
-	BodySize Size `toml:"body_size,omitzero"`
-	// MaxSize is the size of the ledger on disk from which on intake answers
-	// 503. Default 0: no limit but the reserve. Not reloadable.
-	MaxSize Size `toml:"max_size,omitzero"`
 }
 
 // RetentionConfig is how long the parts of an event are kept; zero fields
@@ -318,12 +293,8 @@ const (
 	DefaultListen      = ":8080"
 	DefaultAdminListen = "127.0.0.1:8081"
 	DefaultStorePath   = "data"
-	DefaultMemory      = Size(512 << 20)
 	DefaultDrain       = Duration(20 * time.Second)
 	TokenFileName      = "admin.token"
-
-	driverBadger   = "badger"
-	driverPostgres = "postgres"
 )
 
 // defaults is the configuration of an empty file.
@@ -346,13 +317,14 @@ func (c *Config) path(p string) string {
 	return filepath.Join(c.dir, p)
 }
 
-// StorePath is the ledger's directory, as the process sees it.
-func (c *Config) StorePath() string { return c.path(c.Store.Path) }
-
-// TokenFile is the path of the admin token, as the process sees it.
+// TokenFile is the path of the admin token, as the process sees it; "" for one
+// that is kept in the ledger of several gateways.
 func (c *Config) TokenFile() string {
-	if c.Admin.TokenFile != "" {
+	switch {
+	case c.Admin.TokenFile != "":
 		return c.path(c.Admin.TokenFile)
+	case c.Store.Driver == driverPostgres:
+		return ""
 	}
 	return filepath.Join(c.StorePath(), TokenFileName)
 }

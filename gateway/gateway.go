@@ -48,6 +48,13 @@ type Options struct {
 	Words Words
 	// ResumeDeliveries makes the deliveries that a restored ledger holds.
 	ResumeDeliveries bool
+	// Migrate makes the schema of a shared ledger or brings it up to date; the
+	// configuration may say the same.
+	Migrate bool
+	// ShowToken is told the admin token of a shared ledger, by the gateway that
+	// made it and this once: its hash alone is kept. Default: it stands in a
+	// warning of Log.
+	ShowToken func(token string)
 	// OnReady, when set, is called once everything listens, before Ready.
 	OnReady func()
 }
@@ -65,7 +72,7 @@ type Gateway struct {
 	loaded  atomic.Pointer[time.Time] // when it took effect
 	refused atomic.Pointer[tried]     // the last reload, nil when it took effect
 
-	open func() (ledger, error) // openLedger, but in tests of a failing one
+	open func(context.Context) (ledger, error) // openLedger, but in tests of a failing one
 
 	confirmer *confirmer
 	clock     *clockWatch
@@ -109,6 +116,12 @@ func New(cfg *Config, o Options) (*Gateway, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.ShowToken == nil {
+		log := o.Log
+		o.ShowToken = func(token string) {
+			log.Warn("admin token made: it is shown this once and kept nowhere", "event", "admin.token", "token", token)
+		}
+	}
 	if o.Outbound == nil {
 		o.Outbound = publicTransport()
 	}
@@ -151,7 +164,7 @@ func (g *Gateway) Addr() (ingest, admin string) {
 // same way; its error comes back. Run may be called once.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer tuneRuntime(g.start.Store.MemoryLimit, g.log)()
-	led, err := g.open()
+	led, err := g.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +188,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // startAll makes the parts and starts them, the innermost first.
 func (g *Gateway) startAll(ctx context.Context, s *stack) error {
-	if err := g.make(); err != nil {
+	if err := g.make(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -216,7 +229,7 @@ func (g *Gateway) wait(ctx context.Context, s *stack) error {
 	g.configured(ctx, "started", g.opts.Version, actorGateway)
 	g.phase.Store(nil)
 	g.log.Info("gateway started", "event", "gateway.started", "version", g.opts.Version, "config_hash", cfg.Hash(),
-		"listen", g.ingest.Addr().String(), "admin", g.admis.Addr().String(), "store", g.start.StorePath())
+		"listen", g.ingest.Addr().String(), "admin", g.admis.Addr().String(), "store", g.start.StorePlace())
 	notify(g.log, daemon.SdNotifyReady)
 	if g.opts.OnReady != nil {
 		g.opts.OnReady()
@@ -283,7 +296,7 @@ func (g *Gateway) closeListeners() error {
 }
 
 // make builds the parts around the open ledger.
-func (g *Gateway) make() (err error) {
+func (g *Gateway) make(ctx context.Context) (err error) {
 	gen, o := g.gen.Load(), g.opts
 	if g.spans, err = g.recorder(); err != nil {
 		return fmt.Errorf("make recorder of traces: %w", err)
@@ -323,11 +336,11 @@ func (g *Gateway) make() (err error) {
 	if err := o.Registry.Register(&statsCollector{stats: g.ledger.Stats, now: g.ledger.Now}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	return g.makeAdmin()
+	return g.makeAdmin(ctx)
 }
 
-func (g *Gateway) makeAdmin() error {
-	if err := g.makeAccount(); err != nil {
+func (g *Gateway) makeAdmin(ctx context.Context) error {
+	if err := g.makeAccount(ctx); err != nil {
 		return err
 	}
 	gen := g.gen.Load()
@@ -338,7 +351,7 @@ func (g *Gateway) makeAdmin() error {
 	if err := g.makeJobs(); err != nil {
 		return err
 	}
-	token, err := adminToken(g.start.TokenFile(), g.log)
+	tokenHash, err := g.tokenHash(ctx)
 	if err != nil {
 		return err
 	}
@@ -347,7 +360,7 @@ func (g *Gateway) makeAdmin() error {
 		Audit: g.account, Record: g.writer.Record, Jobs: g.jobs,
 		Puller: puller{g.forwarder}, PullTokens: gen.cfg.pullTokens(),
 		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, SendTest: g.sendTest, TestTarget: g.testTarget,
-		TokenHash: admin.HashToken(token), Tokens: gen.cfg.adminTokens(),
+		TokenHash: tokenHash, Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,
 		Log: g.log, Build: buildOf(g.opts), Now: g.opts.Now,
 	})

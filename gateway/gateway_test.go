@@ -552,8 +552,8 @@ func TestLedgerFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.open = func() (ledger, error) {
-		l, err := g.openLedger()
+	g.open = func(ctx context.Context) (ledger, error) {
+		l, err := g.openLedger(ctx)
 		return broken{l, false}, err
 	}
 	r := &running{Gateway: g, cfg: cfg, client: &http.Client{}}
@@ -589,8 +589,8 @@ func TestResultFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.open = func() (ledger, error) {
-		l, err := g.openLedger()
+	g.open = func(ctx context.Context) (ledger, error) {
+		l, err := g.openLedger(ctx)
 		return broken{l, true}, err
 	}
 	r := &running{Gateway: g, cfg: cfg, client: &http.Client{}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/badgerdb"
+	"github.com/onceward/onceward/dedupe/postgres"
 )
 
 // embedded is how the embedded ledger of a configuration is opened.
@@ -27,21 +28,57 @@ func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Conf
 	}
 }
 
-// InspectLedger reads the whole ledger of a configuration whose gateway is
-// stopped and reports every fault. dedupe.ErrLocked says that it isn't stopped.
+// InspectLedger reads the whole ledger of a configuration and reports every
+// fault. The gateway of an embedded one is stopped: dedupe.ErrLocked says that
+// it isn't. Those of a shared one may run.
 func InspectLedger(ctx context.Context, cfg *Config, log *slog.Logger) (dedupe.CheckReport, error) {
-	if cfg.Store.Driver != driverBadger {
-		return dedupe.CheckReport{}, fmt.Errorf("a ledger of driver %q is looked at by its gateway while it runs, and by the tools of its database", cfg.Store.Driver)
+	if cfg.Shared() {
+		report, err := postgres.Inspect(ctx, shared(cfg, log))
+		if err != nil {
+			err = noLedger{err}
+		}
+		return report, err
 	}
 	return badgerdb.Inspect(ctx, embedded(cfg, log, nil))
+}
+
+// Migration is one step of a shared ledger's schema.
+type Migration struct {
+	Version int    `json:"version"`
+	SQL     string `json:"sql"`
+}
+
+// ErrNoSchema says that there is nothing to migrate.
+var ErrNoSchema = errors.New("only a ledger in PostgreSQL is migrated: an embedded one is brought up to date when its gateway starts")
+
+// MigrateLedger brings the schema of a shared ledger up to date and returns the
+// steps that were done, or with plan set those that would be. Several programs
+// may try at once. A ledger of another driver is ErrNoSchema.
+func MigrateLedger(ctx context.Context, cfg *Config, plan bool) ([]Migration, error) {
+	if !cfg.Shared() {
+		return nil, ErrNoSchema
+	}
+	do := postgres.Migrate
+	if plan {
+		do = postgres.Plan
+	}
+	steps, err := do(ctx, shared(cfg, slog.New(slog.DiscardHandler)))
+	out := make([]Migration, len(steps))
+	for i, s := range steps {
+		out[i] = Migration(s)
+	}
+	if err != nil {
+		return out, noLedger{err}
+	}
+	return out, nil
 }
 
 // SalvageLedger writes what verifies of a damaged ledger as a new one in the
 // directory to, with the other files of its data directory, such as secrets
 // that providers handed over. The damaged one is not changed.
 func SalvageLedger(ctx context.Context, cfg *Config, to string, log *slog.Logger) (dedupe.SalvageReport, error) {
-	if cfg.Store.Driver != driverBadger {
-		return dedupe.SalvageReport{}, fmt.Errorf("a ledger of driver %q is salvaged by the tools of its database", cfg.Store.Driver)
+	if cfg.Shared() {
+		return dedupe.SalvageReport{}, errors.New("a ledger in PostgreSQL is not salvaged: restore its database from a backup or promote a standby, then run onceward ledger check")
 	}
 	from := cfg.StorePath()
 	if inside(from, to) {

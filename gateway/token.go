@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,10 +12,28 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/onceward/onceward/admin"
 )
 
 // minToken is the shortest admin token that is taken from a file.
 const minToken = 16
+
+// tokenHash is the hash of the gateway's own admin token: that of its file, or
+// of a shared ledger, which all gateways on it have in common.
+func (g *Gateway) tokenHash(ctx context.Context) ([sha256.Size]byte, error) {
+	path := g.start.TokenFile()
+	if path != "" {
+		token, err := adminToken(path, g.log)
+		return admin.HashToken(token), err
+	}
+	for _, t := range g.start.adminTokens() {
+		if t.Role == admin.RoleAdmin { // there is one, so that none has to be shown
+			return [sha256.Size]byte(randomBytes(sha256.Size)), nil
+		}
+	}
+	return g.keptToken(ctx)
+}
 
 // adminToken reads the token, or makes it at the first start: 32 random bytes
 // in a file that only its owner reads. The value is never logged.
@@ -49,9 +69,11 @@ func newToken(path string) (string, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return "", fs.ErrExist
 	}
-	token := base64.RawURLEncoding.EncodeToString(randomBytes(32))
+	token := freshToken()
 	return token, writeNew(path, token+"\n")
 }
+
+func freshToken() string { return base64.RawURLEncoding.EncodeToString(randomBytes(32)) }
 
 // writeNew writes a file for its owner alone, whole or not at all. An existing
 // one stays, and is fs.ErrExist.

@@ -60,6 +60,11 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 	if err == nil {
 		return nil
 	}
+	return db.failed(err)
+}
+
+// failed ends the ledger for err: it takes no further batch.
+func (db *DB) failed(err error) error {
 	err = fmt.Errorf("%w: %w", dedupe.ErrFatal, err)
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 const tries = 6
 
 // errTaken says that another process goes on under this gateway's name.
-var errTaken = errors.New("another process has taken this gateway's name")
+var errTaken = errors.New("another process has taken this gateway's name: give each gateway its own, store.gateway")
 
 // errAgain says that what was decided no longer holds.
 var errAgain = errors.New("decided on what changed meanwhile")

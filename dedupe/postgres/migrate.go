@@ -79,7 +79,7 @@ func connect(ctx context.Context, cfg Config) (*pgx.Conn, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, pc.ConnConfig)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the ledger's database: %w", err)
+		return nil, away(err)
 	}
 	return conn, nil
 }

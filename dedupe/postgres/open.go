@@ -155,7 +155,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the ledger's database: %w", err)
+		return nil, away(err)
 	}
 	db := &DB{cfg: cfg, pool: pool, parts: map[int64]bool{}, sealed: map[uint64]uint64{}}
 	if err := db.start(ctx); err != nil {
@@ -179,7 +179,7 @@ func (db *DB) start(ctx context.Context) error {
 func (db *DB) prepare(ctx context.Context) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to the ledger's database: %w", err)
+		return away(err)
 	}
 	defer conn.Release()
 	var replica bool
@@ -337,7 +337,8 @@ func (db *DB) Close() error {
 }
 
 // Run keeps partitions ahead, the heartbeat and the hints at what other
-// gateways opened, until ctx ends.
+// gateways opened, until ctx ends or another process has taken the gateway's
+// name, which is dedupe.ErrFatal.
 func (db *DB) Run(ctx context.Context) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -347,7 +348,11 @@ func (db *DB) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := db.round(ctx, beat%20 == 0); err != nil && ctx.Err() == nil {
+		err := db.round(ctx, beat%20 == 0)
+		if errors.Is(err, errTaken) {
+			return db.failed(err)
+		}
+		if err != nil && ctx.Err() == nil {
 			db.cfg.Log.Warn("ledger upkeep", "error", err)
 		}
 	}
@@ -358,9 +363,13 @@ func (db *DB) round(ctx context.Context, slow bool) error {
 		if err := db.ahead(ctx, db.clock.now()); err != nil {
 			return err
 		}
-		if _, err := db.pool.Exec(ctx, db.q(`UPDATE {s}.gateways SET heartbeat = `+databaseClock+` WHERE name = $1 AND epoch = $2`),
-			db.cfg.Name, db.epoch); err != nil {
+		tag, err := db.pool.Exec(ctx, db.q(`UPDATE {s}.gateways SET heartbeat = `+databaseClock+` WHERE name = $1 AND epoch = $2`),
+			db.cfg.Name, db.epoch)
+		if err != nil {
 			return fmt.Errorf("heartbeat: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return errTaken
 		}
 	}
 	return db.each(ctx, db.pool, targetNames, nil, func(r pgx.Rows) error {
