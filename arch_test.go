@@ -21,25 +21,26 @@ const module = "github.com/onceward/onceward"
 // allowed says which of our packages a package may import. "" is main. One
 // that is missing here may not exist.
 var allowed = map[string][]string{
-	"":                  {"cli"},
-	"cli":               {"gateway", "verify", "admin", "audit", "dedupe", "event", "receiver/conform"},
-	"gateway":           {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "dedupe/postgres", "event"},
-	"receiver":          {"verify", "dedupe", "event", "trace"},
-	"receiver/conform":  {},
-	"forward":           {"dedupe", "event", "trace"},
-	"forward/client":    {},
-	"admin":             {"audit", "dedupe", "event"},
-	"audit":             {"dedupe", "event"},
-	"dedupe":            {"event"},
-	"dedupe/badgerdb":   {"dedupe", "event"},
-	"dedupe/inbox":      {},
-	"dedupe/ledgertest": {"dedupe", "event"},
-	"dedupe/postgres":   {"dedupe", "event"},
-	"event":             {},
-	"trace":             {},
-	"verify":            {},
-	"torture":           {},
-	"simulation":        {}, // tests alone: they may import anything
+	"":                       {"cli"},
+	"cli":                    {"gateway", "verify", "admin", "audit", "dedupe", "event", "receiver/conform"},
+	"gateway":                {"trace", "receiver", "forward", "admin", "audit", "verify", "dedupe", "dedupe/badgerdb", "dedupe/postgres", "event"},
+	"receiver":               {"verify", "dedupe", "event", "trace"},
+	"receiver/conform":       {},
+	"forward":                {"dedupe", "event", "trace"},
+	"forward/client":         {},
+	"admin":                  {"audit", "dedupe", "event"},
+	"audit":                  {"dedupe", "event"},
+	"dedupe":                 {"event"},
+	"dedupe/badgerdb":        {"dedupe", "event"},
+	"dedupe/inbox":           {},
+	"dedupe/ledgertest":      {"dedupe", "event"},
+	"dedupe/postgres":        {"dedupe", "event"},
+	"dedupe/postgres/pgtest": {}, // for tests alone
+	"event":                  {},
+	"trace":                  {},
+	"verify":                 {},
+	"torture":                {},
+	"simulation":             {}, // tests alone: they may import anything
 }
 
 // alone are the packages whose tests, too, import nothing else of ours.

@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/onceward/onceward/cli"
+	"github.com/onceward/onceward/dedupe/postgres/pgtest"
 )
 
 // deadline bounds every wait for something that must happen.
@@ -30,7 +31,7 @@ const deadline = 20 * time.Second
 
 // TestMain lets the scripts run the program itself, as a process of its own.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"onceward": onceward})
+	testscript.Main(pgtest.Main{M: m}, map[string]func(){"onceward": onceward})
 }
 
 func onceward() {
@@ -69,6 +70,16 @@ func TestScripts(t *testing.T) {
 			env.Values[targetsKey{}] = map[string]*recorder{}
 			return os.MkdirAll(filepath.Join(env.WorkDir, ".tmp"), 0o700)
 		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "postgres" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			_, err := pgtest.Find()
+			if err != nil && pgtest.Required() {
+				return false, err
+			}
+			return err == nil, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":     cmdCode,
 			"freeport": cmdFreeport,
@@ -79,6 +90,8 @@ func TestScripts(t *testing.T) {
 			"signal":   cmdSignal,
 			"append":   cmdAppend,
 			"grab":     cmdGrab,
+			"database": cmdDatabase,
+			"psql":     cmdPsql,
 		},
 	})
 }
@@ -236,12 +249,35 @@ func cmdAppend(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(all), 0o600))
 }
 
-// cmdGrab puts what a pattern's group finds in the last output into a variable:
+// cmdGrab puts what a pattern's group finds in the last output, of both kinds, into a variable:
 // grab NAME PATTERN
 func cmdGrab(ts *testscript.TestScript, _ bool, args []string) {
-	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout") + ts.ReadFile("stderr"))
 	if len(found) != 2 {
 		ts.Fatalf("no match for %q", args[1])
 	}
 	ts.Setenv(args[0], found[1])
+}
+
+// cmdDatabase puts the name of a database, and of a schema of the script's own,
+// into variables: database DSN SCHEMA
+func cmdDatabase(ts *testscript.TestScript, _ bool, args []string) {
+	url, err := pgtest.Find()
+	ts.Check(err)
+	schema := pgtest.NewSchema()
+	ts.Setenv(args[0], url)
+	ts.Setenv(args[1], schema)
+	ts.Defer(func() {
+		_, err := pgtest.Query(url, "DROP SCHEMA IF EXISTS "+schema+" CASCADE")
+		ts.Check(err)
+	})
+}
+
+// cmdPsql runs SQL in the database and prints what comes: psql SQL
+func cmdPsql(ts *testscript.TestScript, _ bool, args []string) {
+	url, err := pgtest.Find()
+	ts.Check(err)
+	out, err := pgtest.Query(url, args[0])
+	ts.Check(err)
+	fmt.Fprintln(ts.Stdout(), out)
 }

@@ -167,7 +167,54 @@ targets = []
 2:16: store.memory_limit: a memory limit of 1MiB is too small; want at least 64MiB
 3:11: store.reserve: "18014398509481985KiB" is not valid; is more than 9223372036854775807 bytes; want a size such as "512KiB", "5MiB" or "1GiB"
 4:11: store.ballast: "1.5GiB" is not valid; want a size such as "512KiB", "5MiB" or "1GiB"`},
-		{"drivers", "[store]\ndriver = \"postgres\"\n", `2:10: store.driver: the postgres driver is not in this build; use driver = "badger"`},
+		{"postgres without a database", "[store]\ndriver = \"postgres\"\n", `1:2: store: the postgres driver needs a dsn; write dsn = "${env:DATABASE_URL}", or ${file:path}`},
+		{"postgres", "[store]\ndriver = \"postgres\"\ndsn = \"${env:DSN:-host=h password=pw dbname=d}\"\nschema = \"o_1\"\ngateway = \"gw-1.example\"\nexec_mode = \"describe\"\nmax_conns = 4\nstatement_timeout = \"2s\"\nmigrate = true\n", ""},
+		{"postgres, all at once", `[store]
+driver = "postgres"
+dsn = "postgres://u:pw@h/d?sslmode=maybe"
+schema = "Öffnung"
+gateway = "a b"
+exec_mode = "prepared"
+max_conns = 1
+statement_timeout = "1ms"
+lock_timeout = "1h"
+path = "data"
+reserve = "1XB"
+ballast = "1MiB"
+body_size = "1MiB"
+max_size = "1MiB"
+[[source]]
+name = "a"
+provider = "asana"
+registration = "pending"
+accept_unconfirmed = true
+targets = []
+`, `
+3:7: store.dsn: the dsn can't be read; want postgres://user@host:port/database or key=value pairs, and its files to be there
+4:10: store.schema: schema "Öffnung" is not allowed; want up to 40 of a-z, 0-9 and _, not beginning with a digit
+5:11: store.gateway: "a b" can't be a gateway's name; write gateway = "…": up to 200 letters, digits, ., _ and -, different for each gateway
+6:13: store.exec_mode: unknown exec_mode "prepared"; did you mean "prepare"?
+7:13: store.max_conns: max_conns = 1 is out of bounds; want 2 to 1000
+8:21: store.statement_timeout: statement_timeout = "1ms" is out of bounds; want 1s to 10m
+9:16: store.lock_timeout: lock_timeout = "1h" is out of bounds; want 100ms to 10m
+10:1: store.path: path means nothing to the postgres driver; remove it
+11:1: store.reserve: reserve means nothing to the postgres driver; remove it
+11:11: store.reserve: "1XB" is not valid; want a size such as "512KiB", "5MiB" or "1GiB"
+12:1: store.ballast: ballast means nothing to the postgres driver; remove it
+13:1: store.body_size: body_size means nothing to the postgres driver; remove it
+14:1: store.max_size: max_size means nothing to the postgres driver; remove it
+18:16: source[0].registration: a secret that asana hands over would be known to one gateway alone; register with a gateway of driver "badger", then write its captured/a.secret here: secrets = ["${file:path}"]`},
+		{"postgres, a password in the file", "[store]\ndriver = \"postgres\"\ndsn = \"host=h password=pw dbname=d\"\n", `3:7: warning: store.dsn: the password stands in the file itself; write ${env:NAME} or ${file:path}, or keep it in ~/.pgpass`},
+		{"postgres, an empty dsn", "[store]\ndriver = \"postgres\"\ndsn = \" \"\n", `3:7: store.dsn: the dsn is empty; write dsn = "${env:DATABASE_URL}", or ${file:path}`},
+		{"keys of postgres", "[store]\ndsn = \"x\"\nschema = \"s\"\ngateway = \"g\"\nexec_mode = \"prepare\"\nmax_conns = 8\nstatement_timeout = \"1s\"\nlock_timeout = \"1s\"\nmigrate = true\n", `
+2:1: store.dsn: dsn means nothing to the badger driver; remove it
+3:1: store.schema: schema means nothing to the badger driver; remove it
+4:1: store.gateway: gateway means nothing to the badger driver; remove it
+5:1: store.exec_mode: exec_mode means nothing to the badger driver; remove it
+6:1: store.max_conns: max_conns means nothing to the badger driver; remove it
+7:1: store.statement_timeout: statement_timeout means nothing to the badger driver; remove it
+8:1: store.lock_timeout: lock_timeout means nothing to the badger driver; remove it
+9:1: store.migrate: migrate means nothing to the badger driver; remove it`},
 		{"driver misspelt", "[store]\ndriver = \"bagder\"\n", `2:10: store.driver: unknown driver "bagder"; did you mean "badger"?`},
 		{"log", "[log]\nlevel = \"wran\"\nformat = \"xml\"\n", `
 2:9: log.level: unknown level "wran"; did you mean "warn"?

@@ -171,7 +171,11 @@ func (c *checker) postgres(s *StoreConfig, n *node) {
 		c.rep.at(n.or("max_conns"), "max_conns = "+strconv.Itoa(s.MaxConns)+" is out of bounds", "want "+strconv.Itoa(minConns)+" to "+strconv.Itoa(maxConns))
 	}
 	c.between(n.get("statement_timeout"), "statement_timeout", s.StatementTimeout, minStatement, maxStatement)
-	c.between(n.get("lock_timeout"), "lock_timeout", s.LockTimeout, minLock, time.Duration(s.StatementTimeout))
+	most := time.Duration(s.StatementTimeout)
+	if most < minStatement || most > maxStatement { // which was reported
+		most = maxStatement
+	}
+	c.between(n.get("lock_timeout"), "lock_timeout", s.LockTimeout, minLock, most)
 }
 
 // dsn checks the name of the database.

@@ -22,10 +22,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/postgres/pgtest"
 	"github.com/onceward/onceward/verify"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
 const (
 	secretA = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/dedupe/postgres"
+	"github.com/onceward/onceward/dedupe/postgres/pgtest"
 	"github.com/onceward/onceward/event"
 )
 
@@ -238,16 +237,8 @@ func TestNameTaken(t *testing.T) {
 // TestServerKilled stops the database as a crash does while gateways accept,
 // starts it again, and holds that all they answered is there, once.
 func TestServerKilled(t *testing.T) {
-	server(t)
-	c, err := startCluster()
-	if err != nil && os.Getenv("ONCEWARD_REQUIRE_POSTGRES") != "" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(c.stop)
-	cfg := postgres.Config{URL: c.url, Migrate: true, MaxConns: 4}
+	c := pgtest.Own(t)
+	cfg := postgres.Config{URL: c.URL, Migrate: true, MaxConns: 4}
 	const ids = 2000
 	got := newTold()
 	for round := range 3 {
@@ -261,14 +252,14 @@ func TestServerKilled(t *testing.T) {
 		some := got.when((round + 1) * ids / 8)
 		wg.Go(func() { flood(t.Context(), ms, ids, got) })
 		<-some
-		c.end(syscall.SIGQUIT)
+		c.Kill()
 		wg.Wait()
 		for _, m := range ms {
 			_ = m.end()
 			m.stop()
 			_ = m.DB.Close() // its connections are gone
 		}
-		if err := c.start(); err != nil {
+		if err := c.Restart(); err != nil {
 			t.Fatal(err)
 		}
 	}
