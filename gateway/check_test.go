@@ -477,6 +477,13 @@ func TestShippedConfig(t *testing.T) {
 	env := envOf("STRIPE_WEBHOOK_SECRET", "whsec_0123456789abcdef", "TWILIO_AUTH_TOKEN", "0123456789abcdef0123456789abcdef",
 		"INTERNAL_SECRET", "0123456789abcdef", "SHOP_TOKEN", "0123456789abcdef", "BILLING_TOKEN", "x", "LEDGER_TOKEN", "0123456789abcdef", "ACME_SECRET", "0123456789abcdef",
 		"DESK_PULL_TOKEN", "0123456789abcdef0123456789abcdef", "BILLING_SIGNING_SECRET", "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	var other strings.Builder // the driver of several gateways, in place of the embedded one
+	for _, line := range regexp.MustCompile(`(?m)^#   ([a-z_]+ +=.*)$`).FindAllStringSubmatch(string(text), -1) {
+		other.WriteString(line[1] + "\n")
+	}
+	if cfg, fs := Parse("postgres.toml", []byte("[store]\n"+other.String()), envOf("DATABASE_URL", "host=h dbname=d")); len(fs) > 0 || !cfg.Shared() {
+		t.Errorf("the shipped example of a ledger in PostgreSQL has faults:\n%v", fs)
+	}
 	cfg, fs := Parse("config.toml", all, env)
 	if fs.Failed() {
 		t.Errorf("an example of the shipped config has faults:\n%v", fs)
