@@ -14,7 +14,9 @@ import (
 // what a target would be sent of it.
 type Live struct {
 	Event
-	Exact *Exact `json:"exact,omitempty"`
+	// Cursor stands after it: to go on there.
+	Cursor string `json:"cursor"`
+	Exact  *Exact `json:"exact,omitempty"`
 	// Withheld says that Exact is left out because the event's source redacts
 	// fields of its bodies.
 	Withheld bool `json:"withheld,omitempty"`
@@ -90,10 +92,10 @@ func (a *Account) tail(ctx context.Context, q *TailQuery) (dedupe.Page[Live], er
 			continue
 		}
 		if q.Exact && sum > 0 && sum+rec.Event.Body.Length > tailBytes {
-			out.Next = page.Items[i-1].Event.Ref.String()
+			out.Next = page.Items[i-1].After
 			break
 		}
-		l := Live{Event: viewEvent(rec)}
+		l := Live{Event: viewEvent(rec), Cursor: rec.After}
 		if l.Withheld = q.Exact && !q.Raw && a.Redaction(rec.Event.Source) != nil; q.Exact && !l.Withheld {
 			if l.Exact, err = a.exact(ctx, &rec.Event); err != nil {
 				return out, err

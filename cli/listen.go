@@ -125,7 +125,7 @@ func (l *listener) run(ctx context.Context, f *follower) error {
 			if err := l.forward(ctx, &events[i], before); err != nil {
 				return err
 			}
-			before = events[i].Ref.String()
+			before = events[i].Cursor
 		}
 		if err := l.place.done(f.query.Cursor); err != nil { // past what the filter left out
 			return err
@@ -138,11 +138,11 @@ func (l *listener) forward(ctx context.Context, e *admin.Live, before string) er
 	ref := e.Ref.String()
 	if e.Withheld {
 		fmt.Fprintf(l.app.Stderr, "%s: fields of its source's bodies are redacted, it takes a token of the role admin; it is passed over\n", ref)
-		return l.place.done(ref)
+		return l.place.done(e.Cursor)
 	}
 	if e.Exact == nil || e.Exact.Gone {
 		fmt.Fprintf(l.app.Stderr, "%s: its body is gone, it is passed over\n", ref)
-		return l.place.done(ref)
+		return l.place.done(e.Cursor)
 	}
 	attempt := 1
 	if l.place.sending == ref {
@@ -170,7 +170,7 @@ func (l *listener) forward(ctx context.Context, e *admin.Live, before string) er
 		}
 		fmt.Fprintf(l.app.Stdout, "%s  %s  %s  %s  -> %s in %s\n", stamp(time.Now()), ref, escape(e.Source),
 			escape(clip(dash(e.Type), 32)), status, short(time.Since(start)))
-		return l.place.done(ref)
+		return l.place.done(e.Cursor)
 	}
 }
 
@@ -229,8 +229,9 @@ type bookmark struct {
 	sending string // was out when the last run was killed
 }
 
-// bookmarkSize is the one size of the file.
-const bookmarkSize = 128
+// bookmarkSize is the one size of the file. A cursor has 27 bytes for each
+// gateway that ever wrote to the ledger.
+const bookmarkSize = 4096
 
 // openBookmark opens the place kept in a file, or makes one at cursor; with
 // again the one kept is given up.
@@ -285,6 +286,9 @@ func start(cursor string) string {
 
 func (b *bookmark) write(words ...string) error {
 	line := fmt.Sprintf("%-*s\n", bookmarkSize-1, strings.Join(words, " "))
+	if len(line) > bookmarkSize {
+		return fmt.Errorf("keep the place: a cursor over %d gateways is too long for its file", strings.Count(line, "."))
+	}
 	if _, err := b.f.WriteAt([]byte(line), 0); err != nil {
 		return fmt.Errorf("keep the place: %w", err)
 	}

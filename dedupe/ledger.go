@@ -150,6 +150,9 @@ type Record struct {
 	Deliveries []event.Delivery `json:"deliveries"`
 	Tally      event.Tally      `json:"tally"`
 	BodyGone   bool             `json:"body_pruned"` // retention took the bytes
+	// After is the cursor of Tail that stands after this event; Tail alone sets
+	// it.
+	After string `json:"-"`
 }
 
 // DeliveryRow is a delivery with what a list shows of its event.
@@ -179,8 +182,10 @@ type Account interface {
 	Deliveries(ctx context.Context, f Filter, cursor string, limit int) (Page[DeliveryRow], error)
 	// Tail lists events in the order in which they were accepted, from the one
 	// that follows cursor on. The empty cursor is before the oldest event kept,
-	// TailEnd after the newest. Next is always set: the cursor to go on with,
-	// also when there is nothing yet. What retention took is left out.
+	// TailEnd after the newest, a ref alone after all events below it. Next is
+	// always set: the cursor to go on with, also when there is nothing yet. What
+	// retention took is left out. Of several writers the events appear in any
+	// order, each once.
 	Tail(ctx context.Context, cursor string, limit int) (Page[Record], error)
 	// Attempts of one event, in the order in which they were recorded.
 	Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, error)

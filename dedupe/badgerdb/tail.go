@@ -48,8 +48,9 @@ func (db *DB) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[d
 			if err != nil {
 				return err
 			}
-			page.Items = append(page.Items, rec)
 			page.Next = ref.String()
+			rec.After = page.Next
+			page.Items = append(page.Items, rec)
 		}
 		return err
 	})

@@ -28,8 +28,10 @@ func (m *Memory) Tail(_ context.Context, cursor string, limit int) (dedupe.Page[
 		if r.Event.Ref.Compare(after) <= 0 {
 			continue
 		}
-		page.Items = append(page.Items, m.record(r))
 		page.Next = r.Event.Ref.String()
+		rec := m.record(r)
+		rec.After = page.Next
+		page.Items = append(page.Items, rec)
 		if len(page.Items) == clamp(limit) {
 			break
 		}
