@@ -32,12 +32,12 @@ func injected(t *testing.T, dir, calls, how string) []string {
 func TestSyncFails(t *testing.T) {
 	t.Parallel()
 	s := seed(t)
-	res := &Result{Fault: "failing msync and fsync", Seed: s}
+	res := &Result{Fault: "failing fdatasync, msync and fsync", Seed: s}
 	record(t, res)
 	built(t, asShipped) // not in the time of the first
 	for i, tt := range []struct{ calls, when string }{
-		{"msync", "1+"}, {"msync", "40+"}, {"msync", "400+"}, {"msync", "7+7"},
-		{"fsync,fdatasync", "1+"}, {"fsync,fdatasync", "9+"}, {"fsync,fdatasync", "40+"}, {"msync,fsync,fdatasync", "100+"},
+		{"fdatasync", "1+"}, {"fdatasync", "40+"}, {"fdatasync", "400+"}, {"fdatasync", "7+7"},
+		{"fsync", "1+"}, {"fsync", "9+"}, {"msync", "1+"}, {"msync,fsync,fdatasync", "100+"},
 	} {
 		t.Run(tt.calls+" "+tt.when, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +112,7 @@ func TestKillAtSync(t *testing.T) {
 	r := newRig(t, built(t, asShipped), Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
 	r.Load()
 	for i, when := range []int{3, 11, 60, 150} {
-		r.Proc.Wrap = injected(t, dir, "msync", fmt.Sprintf("signal=KILL:when=%d", when+int(s%7)))
+		r.Proc.Wrap = injected(t, dir, "fdatasync", fmt.Sprintf("signal=KILL:when=%d", when+int(s%7)))
 		if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
 			t.Fatal(err)
 		}
@@ -140,13 +140,13 @@ func TestKillAtSync(t *testing.T) {
 func TestControlSyncFails(t *testing.T) {
 	t.Parallel()
 	s := seed(t)
-	res := &Result{Fault: "failing msync, commits not synced", Seed: s, Control: true, Cycles: 1}
+	res := &Result{Fault: "failing fdatasync, commits not synced", Seed: s, Control: true, Cycles: 1}
 	record(t, res)
 	bin := built(t, noSync)
 	ctx := within(t, time.Minute)
 	dir := keep(t)
 	r := newRig(t, bin, Layout{Dir: dir, Data: filepath.Join(dir, "data")}, s)
-	r.Proc.Wrap = injected(t, dir, "msync", "error=EIO:when=40+")
+	r.Proc.Wrap = injected(t, dir, "fdatasync", "error=EIO:when=40+")
 	r.Load()
 	must(t, r.Boot(ctx))
 	must(t, Wait(ctx, 4*time.Second))

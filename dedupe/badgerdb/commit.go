@@ -338,7 +338,7 @@ func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
 		c.db.addBody(key, val)
 		if room -= int64(len(val)); room < 0 {
 			dedupe.Failpoint("ahead.chunk")
-			if err := txn.Commit(); err != nil {
+			if err := c.db.commitTxn(txn); err != nil {
 				return err
 			}
 			txn, room = c.db.kv.NewTransaction(true), c.db.maxBatch-int64(len(val))
@@ -347,7 +347,7 @@ func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
 			return err
 		}
 	}
-	if err := txn.Commit(); err != nil {
+	if err := c.db.commitTxn(txn); err != nil {
 		return err
 	}
 	dedupe.Failpoint("ahead.done")
@@ -532,7 +532,7 @@ func (c *commit) commit() error {
 		return err
 	}
 	dedupe.Failpoint("commit.begin")
-	if err := c.txn.Commit(); err != nil {
+	if err := c.db.commitTxn(c.txn); err != nil {
 		return err
 	}
 	dedupe.Failpoint("commit.done")

@@ -108,6 +108,7 @@ type DB struct {
 	hot      *hotCache
 	disk     *diskGuard
 	high     *highWater
+	wal      *wal // under mu
 	wire     *onWire
 	left     []begun // on the wire when the last run ended; until they are recorded
 	writer   uint64  // 60-bit writer ID of new refs
@@ -277,7 +278,7 @@ func (db *DB) Close() error {
 	if db.failed == nil || db.posed {
 		errs = append(errs, db.kv.Close())
 	}
-	return errors.Join(append(errs, db.high.close(), db.wire.close())...)
+	return errors.Join(append(errs, db.high.close(), db.wire.close(), db.wal.close())...)
 }
 
 // writable is nil while batches may be written. mu is held.

@@ -5,8 +5,8 @@
 //
 //   - One writer at a time: commits, drops and upkeep hold the same lock, so
 //     no commit is in flight while a bucket is dropped.
-//   - Every commit is one Badger transaction with SyncWrites: what Commit
-//     returned is on disk.
+//   - Every commit is one Badger transaction, and the log it stands in is
+//     synced before anyone hears of it: what Commit returned is on disk.
 //   - Every record carries a version, and a checksum over its key and payload.
 //     A record that fails it is dedupe.ErrDamaged, never absent.
 //   - Every batch writes a head that names the one before it by hash. A file

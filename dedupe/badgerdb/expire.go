@@ -106,7 +106,7 @@ func (x *expiry) run() error {
 		return err
 	}
 	dedupe.Failpoint("expire.cut")
-	if err := x.txn.Commit(); err != nil {
+	if err := x.db.commitTxn(x.txn); err != nil {
 		return x.db.fail(err)
 	}
 	dedupe.Failpoint("expire.cut.done")
@@ -555,7 +555,7 @@ func (x *expiry) set(key, val []byte) error {
 // one is full. What is carried twice is carried once.
 func (x *expiry) room(n int64) error {
 	if x.size+n > x.db.maxBatch {
-		if err := x.txn.Commit(); err != nil {
+		if err := x.db.commitTxn(x.txn); err != nil {
 			return x.db.fail(err)
 		}
 		dedupe.Failpoint("expire.room")
@@ -603,6 +603,9 @@ func (x *expiry) forget() {
 func (db *DB) drop(prefixes [][]byte) error {
 	for range 3 {
 		if err := db.kv.DropPrefix(prefixes...); err != nil {
+			return db.fail(err)
+		}
+		if err := db.wal.find(); err != nil { // a drop begins another log
 			return db.fail(err)
 		}
 		dedupe.Failpoint("drop.done")

@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"context"
+	"os"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -13,6 +14,17 @@ func (db *DB) FailNext(err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.posed, db.beforeSync = true, func() error { return err }
+}
+
+// OnSync is called with the file of each sync, after it.
+func (db *DB) OnSync(f func(name string)) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.wal.flush = func(file *os.File) error {
+		err := datasync(file)
+		f(file.Name())
+		return err
+	}
 }
 
 // Mute leaves acts out, so that their cost can be measured.

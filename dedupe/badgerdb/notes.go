@@ -105,7 +105,7 @@ func (db *DB) note(ctx context.Context, n dedupe.Note, change func(*badger.Txn, 
 	if err := db.beforeSync(); err != nil {
 		return db.fail(err)
 	}
-	if err := txn.Commit(); err != nil {
+	if err := db.commitTxn(txn); err != nil {
 		return db.fail(err)
 	}
 	dedupe.Failpoint("note.done")

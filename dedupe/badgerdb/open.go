@@ -60,6 +60,7 @@ func Open(cfg Config) (*DB, error) {
 		if !ioTrouble(err) { // closing would flush, and flushing be tried for ever
 			errs = append(errs, kv.Close())
 		}
+		errs = append(errs, db.wal.close())
 		if db.high != nil {
 			errs = append(errs, db.high.close())
 		}
@@ -107,7 +108,7 @@ func openBadger(cfg *Config) (kv *badger.DB, dead <-chan error, err error) {
 	}
 	log := newKVLogger(cfg)
 	if err = errors.Join(precheck(cfg), unlock()); err == nil {
-		if kv, err = badger.Open(engine(cfg).WithLogger(log)); err == nil {
+		if kv, err = badger.Open(engine(cfg).WithSyncWrites(syncWrites && !ownSync).WithLogger(log)); err == nil {
 			return kv, log.dead, nil
 		}
 	}
@@ -167,6 +168,12 @@ func holder(dir string) string {
 // high-water mark.
 func (db *DB) load() error {
 	fresh, err := db.isNew()
+	if err == nil {
+		db.wal, err = openWAL(ledgerDir(db.cfg.Dir))
+	}
+	if err == nil {
+		err = db.kv.Sync() // its value log, which is empty, once
+	}
 	if err == nil && fresh {
 		err = db.create()
 		dedupe.Failpoint("ledger.made")
@@ -225,7 +232,7 @@ func (db *DB) create() error {
 	if id == nil {
 		id = randomID
 	}
-	return db.kv.Update(func(txn *badger.Txn) error {
+	err := db.kv.Update(func(txn *badger.Txn) error {
 		first := db.newClass(0, db.cfg.Retention)
 		if err := txn.Set(cutsKey, (&cuts{}).seal()); err != nil {
 			return err
@@ -240,6 +247,10 @@ func (db *DB) create() error {
 		key := metaKey("format")
 		return txn.Set(key, e.seal(key, 0))
 	})
+	if err != nil {
+		return err
+	}
+	return db.wal.sync()
 }
 
 func randomID() uint64 {

@@ -268,7 +268,12 @@ func (c *commit) spoolAll(rec *dedupe.SyncKey, p uint32) error {
 			}
 			continue
 		}
-		if err := c.db.kv.Update(func(txn *badger.Txn) error { return txn.Set(key, val) }); err != nil {
+		txn := c.db.kv.NewTransaction(true)
+		if err := txn.Set(key, val); err != nil {
+			txn.Discard()
+			return err
+		}
+		if err := c.db.commitTxn(txn); err != nil {
 			return err
 		}
 	}
