@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -172,7 +173,7 @@ func (db *DB) load() error {
 		db.wal, err = openWAL(ledgerDir(db.cfg.Dir))
 	}
 	if err == nil {
-		err = db.kv.Sync() // its value log, which is empty, once
+		err = db.syncFirst()
 	}
 	if err == nil && fresh {
 		err = db.create()
@@ -212,6 +213,15 @@ func (db *DB) load() error {
 	db.sched.HoldLanes() // until rebuild has read them all
 	db.disk.measure()
 	return db.resume()
+}
+
+// syncFirst syncs what Badger opened, once: its value log among it, which stays
+// empty.
+func (db *DB) syncFirst() error {
+	if err := db.kv.Sync(); err != nil {
+		return fmt.Errorf("sync the ledger's files: %w: %w", syscall.EIO, err) // Badger's error may be text alone
+	}
+	return nil
 }
 
 // openWire opens the file of attempts on the wire. Without it no attempt can
