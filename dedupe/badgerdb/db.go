@@ -133,6 +133,7 @@ type DB struct {
 	failed  error             // after it nothing is written any more
 	posed   bool              // failed as a test told it to: the files are sound
 	closed  bool
+	idle    bool        // closing leaves no batch
 	ended   atomic.Bool // closed, for those who don't hold mu
 	// openKeys are the keys of synchronous routes without a conclusion.
 	openKeys map[dedupe.Key]struct{}
@@ -265,7 +266,7 @@ func (db *DB) Close() error {
 	// The head of an idle ledger is old. What it closes with says when it was
 	// last open, or the next start would take the idle time for a jump of the
 	// clock.
-	if db.failed == nil && db.head.no > 0 && !db.disk.low() && db.clock.now().UnixMilli() > db.head.at {
+	if db.failed == nil && !db.idle && db.head.no > 0 && !db.disk.low() && db.clock.now().UnixMilli() > db.head.at {
 		errs = append(errs, db.emptyBatch())
 	}
 	db.closed = true

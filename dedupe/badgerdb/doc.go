@@ -22,6 +22,7 @@
 //	highwater   number and hash of the newest head known to be on disk
 //	onwire      attempts under way, so that those cut by a kill can be shown
 //	ballast     space to give back when the disk is full
+//	moved       where the ledger goes on, if it was moved
 //
 // # Keys
 //

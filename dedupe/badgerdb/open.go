@@ -33,8 +33,15 @@ const (
 
 // Open opens the ledger in cfg.Dir, or makes one. It checks that nothing that
 // was known to be on disk is missing. Errors: dedupe.ErrLocked, ErrNewer,
-// ErrDamaged, ErrDiskLow, each with a sentence that says what to do.
+// ErrDamaged, ErrDiskLow, ErrMoved, each with a sentence that says what to do.
 func Open(cfg Config) (*DB, error) {
+	if err := notMoved(cfg.Dir); err != nil {
+		return nil, err
+	}
+	return open(cfg)
+}
+
+func open(cfg Config) (*DB, error) {
 	cfg.fill()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -78,7 +85,7 @@ func Open(cfg Config) (*DB, error) {
 
 // Files names what a ledger keeps in its data directory.
 func Files() []string {
-	return []string{"ledger", "highwater", "highwater.new", "onwire", "ballast", "failed"}
+	return []string{"ledger", "highwater", "highwater.new", "onwire", "ballast", "failed", "moved"}
 }
 
 func ledgerDir(dir string) string { return filepath.Join(dir, "ledger") }

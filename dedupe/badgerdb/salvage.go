@@ -53,7 +53,7 @@ func surveyed(dir string) (s *survey, err error) {
 }
 
 func inspectOpen(ctx context.Context, cfg Config) (report dedupe.CheckReport, err error) {
-	db, err := Open(cfg)
+	db, err := open(cfg)
 	if errors.Is(err, dedupe.ErrDamaged) {
 		return dedupe.CheckReport{Faults: []dedupe.Fault{{Where: cfg.Dir, What: err.Error()}}}, nil
 	}

@@ -35,6 +35,7 @@ type fix struct {
 	clock *Clock
 	opts  Options
 	l     dedupe.Ledger
+	moved bool // from where others wrote
 }
 
 func newFix(tb TB, h Harness) *fix {

@@ -41,6 +41,9 @@ type Harness struct {
 	Crash func(tb TB, l dedupe.Ledger) dedupe.Ledger
 	// Restore makes a ledger of what Backup wrote. Optional.
 	Restore func(tb TB, r io.Reader, o Options) dedupe.Ledger
+	// Move closes the ledger and opens one that all its records were moved into.
+	// Histories do so where it is set, and go on there.
+	Move func(tb TB, l dedupe.Ledger) dedupe.Ledger
 	// DiskUsage is how many bytes the ledger takes. Optional.
 	DiskUsage func(tb TB, l dedupe.Ledger) int64
 	// DiskSlack is what an empty ledger that was once full may still take.
@@ -116,7 +119,7 @@ func Run(t *testing.T, h Harness) {
 			}
 		})
 	}
-	t.Run("history", func(t *testing.T) { histories(t, h) })
+	t.Run("history", func(t *testing.T) { Histories(t, h) })
 }
 
 // test is one property, on a fresh ledger.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -69,11 +70,18 @@ func (f *fix) actsOf(l dedupe.ActLog, limit int) []dedupe.Act {
 	return out
 }
 
-// acts is all that the engine recorded itself.
-func (f *fix) acts() []dedupe.Act {
+// acts is all that the engine recorded itself, after what was recorded before
+// its ledger was moved.
+func (f *fix) acts() (out []dedupe.Act) {
 	f.Helper()
-	own, _ := f.logs()
-	return f.actsOf(own, 100)
+	own, others := f.logs()
+	if f.moved {
+		for _, l := range others {
+			out = append(out, f.actsOf(l, 100)...)
+		}
+		slices.SortStableFunc(out, func(a, b dedupe.Act) int { return a.At.Compare(b.At) })
+	}
+	return append(out, f.actsOf(own, 100)...)
 }
 
 // sealAll allows every act to be dropped.

@@ -28,9 +28,9 @@ func (r rapidTB) TempDir() string {
 	return dir
 }
 
-// histories does the same random things to the engine and to a Memory and
+// Histories does the same random things to the engine and to a Memory and
 // compares all they say.
-func histories(t *testing.T, h Harness) {
+func Histories(t *testing.T, h Harness) {
 	if checks := flag.Lookup("rapid.checks"); h.Histories > 0 && checks != nil {
 		was := checks.Value.String()
 		if err := checks.Value.Set(strconv.Itoa(h.Histories)); err != nil {
@@ -68,7 +68,7 @@ func newHistory(tb rapidTB, h Harness) *history {
 }
 
 func (h *history) run() {
-	h.rt.Repeat(map[string]func(*rapid.T){
+	do := map[string]func(*rapid.T){
 		"accept":  h.accept,
 		"lease":   h.lease,
 		"finish":  h.finish,
@@ -82,7 +82,14 @@ func (h *history) run() {
 		"list":    h.list,
 		"keys":    h.keySteps,
 		"":        h.sample,
-	})
+	}
+	if h.h.Move != nil {
+		do["move"] = h.move
+	}
+	h.rt.Repeat(do)
+	if h.h.Move != nil {
+		h.move(h.rt)
+	}
 	for i := range h.refs {
 		h.compare(i)
 	}
@@ -344,6 +351,23 @@ func (h *history) reopen(t *rapid.T) {
 	h.held = nil
 	h.compareActs()
 	h.clock.Advance(keyLease) // then the leases of keys have ended on every engine
+}
+
+// move has the engine's ledger moved into another one, which must know all that
+// this one knew. As after a restart the leases are gone.
+func (h *history) move(*rapid.T) {
+	h.must(h.model.Close())
+	h.l = h.h.Move(h.TB, h.l)
+	h.moved = true
+	h.ready()
+	h.model = h.model.Reopen()
+	h.held = nil
+	h.compareActs()
+	h.clock.Advance(keyLease)
+	for i := range h.refs {
+		h.compare(i)
+	}
+	h.compareStats()
 }
 
 func (h *history) list(t *rapid.T) {

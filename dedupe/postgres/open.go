@@ -205,7 +205,7 @@ func (db *DB) prepare(ctx context.Context) error {
 		return fmt.Errorf("read the ledger's settings: %w", err)
 	}
 	db.width = time.Duration(ms) * time.Millisecond
-	return nil
+	return whole(ctx, conn, db.cfg.Schema)
 }
 
 const databaseClock = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
@@ -219,7 +219,7 @@ func (db *DB) takeName(ctx context.Context) error {
 	fresh := int64(binary.BigEndian.Uint64(b[:]) & (1<<event.WriterBits - 1))
 	var writer, mark, now int64
 	err := db.row(ctx, db.pool, `INSERT INTO {s}.gateways (name, writer, epoch, mark, batches, accepted, acts, heartbeat)
-		VALUES ($1, $2, 1, 0, 0, 0, 0, `+databaseClock+`)
+		VALUES ($1, $2, 1, (SELECT COALESCE(max(mark), 0) FROM {s}.gateways WHERE name LIKE '`+movedName+`%'), 0, 0, 0, `+databaseClock+`)
 		ON CONFLICT (name) DO UPDATE SET epoch = gateways.epoch + 1, heartbeat = excluded.heartbeat
 		RETURNING writer, epoch, mark, `+databaseClock, db.cfg.Name, fresh).Scan(&writer, &db.epoch, &mark, &now)
 	if err != nil {
