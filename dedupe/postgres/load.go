@@ -32,6 +32,7 @@ type Loader struct {
 	done   uint64 // records that are in the database
 	seen   uint64 // records put, also by this run's reading over what is done
 
+	every uint64      // how many records one transaction writes
 	ev    event.Event // the last one
 	once  bool
 	rows  map[string][][]any
@@ -53,7 +54,7 @@ func NewLoader(ctx context.Context, cfg Config, source string) (*Loader, error) 
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{cfg: cfg, conn: conn, source: source, parts: map[int64]bool{}, rows: map[string][][]any{}}
+	l := &Loader{cfg: cfg, conn: conn, source: source, every: loadRecords, parts: map[int64]bool{}, rows: map[string][][]any{}}
 	if err := l.begin(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -144,7 +145,7 @@ func (l *Loader) Put(ctx context.Context, m dedupe.Moved) error {
 	if err := l.stage(m); err != nil {
 		return err
 	}
-	if l.seen-l.done >= loadRecords || l.bytes >= loadBytes {
+	if l.seen-l.done >= l.every || l.bytes >= loadBytes {
 		return l.flush(ctx)
 	}
 	return nil

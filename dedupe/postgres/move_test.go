@@ -1,8 +1,16 @@
 package postgres_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +18,7 @@ import (
 	"github.com/onceward/onceward/dedupe/badgerdb"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/dedupe/postgres"
+	"github.com/onceward/onceward/event"
 )
 
 // embedded is an embedded ledger with its background work.
@@ -118,7 +127,9 @@ func TestMoveHistories(t *testing.T) {
 		histories = 3
 	}
 	ledgertest.Histories(t, ledgertest.Harness{
-		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger { return startEmbedded(tb, small(tb.TempDir(), o)) },
+		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger {
+			return startEmbedded(tb, small(tb.TempDir(), o))
+		},
 		Reopen: func(tb ledgertest.TB, l dedupe.Ledger) dedupe.Ledger {
 			if err := l.Close(); err != nil {
 				tb.Fatalf("close: %v", err)
@@ -133,4 +144,347 @@ func TestMoveHistories(t *testing.T) {
 	})
 }
 
-var _ = time.Now
+// said is all that a ledger says of itself, as text, but for what follows from
+// who asks: whose log is its own, and its size.
+func said(t *testing.T, l dedupe.Ledger) []string {
+	t.Helper()
+	ctx := context.Background()
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for cursor := ""; ; {
+		page, err := l.Events(ctx, dedupe.Filter{}, cursor, 7)
+		must(err)
+		for _, r := range page.Items {
+			say("event %+v status %s tally %v %v gone %v", r.Event, r.Status, r.Tally.Repeats, r.Tally.Conflicts, r.BodyGone)
+			slices.SortFunc(r.Deliveries, func(a, b event.Delivery) int { return strings.Compare(a.Target, b.Target) }) // engines list them in their own order
+			for _, d := range r.Deliveries {
+				say("delivery %s %s %d %d %v %d %d %d %d %s", d.DeliveryID(), d.State, d.Generation, d.Attempts, d.NewKey, ms(d.DueAt), ms(d.OpenedAt), ms(d.UpdatedAt),
+					d.LastStatus, d.LastError)
+			}
+			body, err := l.Body(ctx, r.Event.Ref)
+			say("body %s %v %v %v", event.HashOf(body), len(body), errors.Is(err, dedupe.ErrPruned), err == nil)
+			as, err := l.Attempts(ctx, r.Event.Ref)
+			must(err)
+			for i := range as {
+				say("attempt %+v", as[i])
+			}
+			acts, err := l.EventActs(ctx, r.Event.Ref)
+			must(err)
+			say("acts %v", acts)
+			found, err := l.Lookup(ctx, []string{"shop"}, r.Event.ID)
+			must(err)
+			say("found %v", found)
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	for _, f := range []dedupe.Filter{{State: "dead"}, {State: "pending"}, {Field: "customer", Value: "cus_o3"}} {
+		page, err := l.Deliveries(ctx, f, "", 1000)
+		must(err)
+		slices.SortFunc(page.Items, func(a, b dedupe.DeliveryRow) int { return strings.Compare(a.ID, b.ID) })
+		for _, r := range page.Items {
+			say("row %s %s %s %s", r.ID, r.Key, r.EventID, r.State)
+		}
+	}
+	logs, err := l.ActLogs(ctx)
+	must(err)
+	for _, log := range logs {
+		if log.First == log.Next {
+			continue
+		}
+		acts, err := l.Acts(ctx, log.Writer, log.First, 1_000_000)
+		must(err)
+		say("log %x %d %d %v", log.Writer, log.First, log.Next, acts)
+	}
+	for _, kind := range []string{"target", "ledger"} {
+		ns, err := l.Notes(ctx, kind)
+		must(err)
+		for _, n := range ns {
+			say("note %s %s %d %x %d", n.Kind, n.Name, n.Version, n.Value, ms(n.UpdatedAt))
+		}
+	}
+	for _, id := range []string{"open", "small", "long"} {
+		k, err := l.SyncKey(ctx, dedupe.KeyOf(dedupe.KindSync, "pay", "app", id))
+		must(err)
+		k.Life = nil // a lease that ended is noted when it is looked at
+		say("key %+v", k)
+		for i := range k.Answer.Chunks() {
+			b, err := l.SyncChunk(ctx, &k, i)
+			must(err)
+			say("chunk %s", event.HashOf(b))
+		}
+	}
+	st, err := l.Stats(ctx)
+	must(err)
+	for _, name := range []string{"fast", "slow", "lane", "quick"} {
+		ts := st.Targets[name]
+		say("target %s %d %d %d %d %d", name, ts.Pending, ts.Dead, ts.Behind, ts.BlockedKeys, ms(ts.Oldest))
+	}
+	say("accepted %d, keys %d %d", st.Events, st.Keys.InFlight, st.Keys.Unknown)
+	return out
+}
+
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// same fails when two ledgers don't say the same.
+func same(t *testing.T, got, want []string) {
+	t.Helper()
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("line %d differs:\n got %s\nwant %s", i, got[i], want[i])
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+}
+
+func TestMoveKeepsEverything(t *testing.T) {
+	url := server(t)
+	was, clock := lived(t)
+	again := startEmbedded(t, was.cfg)
+	want := said(t, again)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := moved(t, url, again).(*running)
+	same(t, said(t, l), want)
+	if rep, err := l.Check(t.Context()); err != nil || len(rep.Faults) > 0 {
+		t.Errorf("check: %v, %v", rep.Faults, err)
+	}
+	f := &life{t: t, l: l, clock: clock, ctx: t.Context()}
+	// What was known is a repeat, also while its delivery holds the claim.
+	for _, id := range []string{"old", "o3", "big", "b1"} {
+		body := map[string]string{"old": "old", "o3": "ordered 3", "big": string(bytes.Repeat([]byte("0123456789abcdef"), 80_000)), "b1": "aa"}[id]
+		if got := f.accept(dedupe.Retention{}, []byte(body), f.item(id, []byte(body), "slow"))[0]; got.Verdict != dedupe.Repeat || got.Answer.Status != 202 {
+			t.Errorf("%s again: %+v, want a repeat with the first answer", id, got)
+		}
+	}
+	if got := f.accept(dedupe.Retention{}, []byte("old2"), f.item("new", []byte("old2"), "slow"))[0]; got.Verdict != dedupe.New {
+		t.Errorf("a new event: %+v", got)
+	}
+	// What is open goes on: each lane in its order, behind no dead one.
+	var seen []string
+	for range 12 {
+		f.finish("lane", func(l *dedupe.Lease) *dedupe.Result {
+			rec, err := f.l.Get(f.ctx, l.Delivery.Event)
+			f.must(err)
+			seen = append(seen, rec.Event.ID)
+			return f.result(l, event.Delivered)
+		})
+	}
+	if want := []string{"o5", "o8", "o11"}; !slices.Equal(seen, want) {
+		t.Errorf("of the lanes went %v, want %v: two are blocked", seen, want)
+	}
+	n, err := l.Replay(t.Context(), dedupe.Replay{Selection: dedupe.Selection{Filter: dedupe.Filter{Source: "shop", State: "dead"}}, Target: "lane"})
+	if err != nil || n.Opened != 3 {
+		t.Fatalf("replay of the dead: %+v, %v; want 3 opened", n, err)
+	}
+	// The others of a lane were opened before the replayed one.
+	for seen = nil; len(seen) < 20; {
+		had := len(seen)
+		f.finish("lane", func(l *dedupe.Lease) *dedupe.Result {
+			rec, err := f.l.Get(f.ctx, l.Delivery.Event)
+			f.must(err)
+			seen = append(seen, rec.Event.ID)
+			return f.result(l, event.Delivered)
+		})
+		if len(seen) == had {
+			break
+		}
+	}
+	slices.SortStableFunc(seen, func(a, b string) int { return cmp.Compare(number(a)%3, number(b)%3) })
+	if want := []string{"o3", "o6", "o9", "o0", "o4", "o7", "o10", "o1", "o2"}; !slices.Equal(seen, want) {
+		t.Errorf("then went %v, want %v", seen, want)
+	}
+}
+
+func number(id string) int {
+	n, _ := strconv.Atoi(id[1:])
+	return n
+}
+
+// A move that was cut goes on where it was, however often.
+func TestMoveCut(t *testing.T) {
+	url := server(t)
+	e, _ := lived(t)
+	cfg := fresh(t, url, ledgertest.Options{Now: e.cfg.Now, Retention: lifeRetention})
+	resumed := uint64(0)
+	for cut := 10; ; cut += 25 {
+		src, err := badgerdb.OpenSource(t.Context(), e.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := postgres.NewLoader(ctx, cfg, src.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Resumed() < resumed {
+			t.Fatalf("a run found %d records, the one before it %d", l.Resumed(), resumed)
+		}
+		resumed = l.Resumed()
+		l.Every(10)
+		var sent dedupe.MoveTally
+		err = src.Each(ctx, noFault, func(m dedupe.Moved) error {
+			if sent.Add(m); sent.Records() == uint64(cut) {
+				cancel()
+			}
+			return l.Put(ctx, m)
+		})
+		if err == nil {
+			_, err = l.Finish(ctx, &sent)
+		}
+		if cerr := errors.Join(l.Close(), src.Close()); cerr != nil {
+			t.Fatal(cerr)
+		}
+		if ctx.Err() == nil {
+			if cancel(); err != nil {
+				t.Fatalf("the last run: %v", err)
+			}
+			break
+		}
+		cancel()
+		if err == nil {
+			t.Fatalf("the run that was cut after %d records ended well", cut)
+		}
+		if _, err := postgres.Open(t.Context(), cfg); !errors.Is(err, dedupe.ErrMoving) {
+			t.Fatalf("a gateway opened what is half moved: error = %v, want ErrMoving", err)
+		}
+	}
+	if resumed < 100 {
+		t.Errorf("the last run found %d records: none was ever resumed", resumed)
+	}
+	l := start(t, cfg)
+	again := startEmbedded(t, e.cfg)
+	same(t, said(t, l), said(t, again))
+}
+
+// Whatever is changed on the way is seen.
+func TestMoveComparesEverything(t *testing.T) {
+	url := server(t)
+	e, _ := lived(t)
+	for name, harm := range map[string]string{
+		"a claim is left out":      `DELETE FROM {s}.claims WHERE key = (SELECT key FROM {s}.claims LIMIT 1)`,
+		"a claim ends later":       `UPDATE {s}.claims SET expires = expires + 1 WHERE key = (SELECT key FROM {s}.claims LIMIT 1)`,
+		"a body has a flipped bit": `UPDATE {s}.bodies SET data = set_bit(data, 3, 1 - get_bit(data, 3)) WHERE ref = (SELECT ref FROM {s}.bodies WHERE length(data) > 0 LIMIT 1)`,
+		"an event is left out":     `DELETE FROM {s}.events WHERE ref = (SELECT ref FROM {s}.events LIMIT 1)`,
+		"an event is damaged":      `UPDATE {s}.events SET rec = set_byte(rec, 9, 255) WHERE ref = (SELECT ref FROM {s}.events LIMIT 1)`,
+		"a delivery is early":      `UPDATE {s}.pending SET due = due - 1 WHERE (ref, target) = (SELECT ref, target FROM {s}.pending LIMIT 1)`,
+		"a delivery came alive":    `UPDATE {s}.closed SET state = 2 WHERE (ref, target) = (SELECT ref, target FROM {s}.closed WHERE state = 3 LIMIT 1)`,
+		"attempts changed places":  `UPDATE {s}.attempts SET seq = -seq WHERE ref = (SELECT ref FROM {s}.attempts GROUP BY ref HAVING count(*) > 1 LIMIT 1)`,
+		"acts are left out":        `DELETE FROM {s}.batches WHERE (writer, first_act) = (SELECT writer, first_act FROM {s}.batches LIMIT 1)`,
+		"a note is older":          `UPDATE {s}.notes SET version = version + 7 WHERE kind = 'target' AND name = 't1'`,
+		"a key is left out":        `DELETE FROM {s}.sync_keys WHERE key = (SELECT key FROM {s}.sync_keys LIMIT 1)`,
+		"a chunk is left out":      `DELETE FROM {s}.sync_chunks WHERE n = 1`,
+		"a writer's acts end":      `UPDATE {s}.gateways SET acts = acts - 1 WHERE acts > 0`,
+		"nothing":                  `SELECT 1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := fresh(t, url, ledgertest.Options{Now: e.cfg.Now, Retention: lifeRetention})
+			src, err := badgerdb.OpenSource(t.Context(), e.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer src.Close()
+			l, err := postgres.NewLoader(t.Context(), cfg, src.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			var sent dedupe.MoveTally
+			err = src.Each(t.Context(), noFault, func(m dedupe.Moved) error {
+				sent.Add(m)
+				return l.Put(t.Context(), m)
+			})
+			if err == nil {
+				err = l.Flush(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask(t, cfg, strings.ReplaceAll(harm, "{s}", cfg.Schema))
+			_, err = l.Finish(t.Context(), &sent)
+			if name == "nothing" {
+				if err != nil {
+					t.Fatalf("unharmed: %v", err)
+				}
+				return
+			}
+			if !errors.Is(err, dedupe.ErrNotEqual) {
+				t.Errorf("error = %v, want ErrNotEqual", err)
+			}
+			if _, err := postgres.Open(t.Context(), cfg); !errors.Is(err, dedupe.ErrMoving) {
+				t.Errorf("a gateway opened what is not equal: error = %v", err)
+			}
+		})
+	}
+}
+
+func TestMoveRefuses(t *testing.T) {
+	url := server(t)
+	e, clock := lived(t)
+	o := ledgertest.Options{Now: e.cfg.Now, Retention: lifeRetention}
+
+	// A schema in which a gateway was.
+	cfg := fresh(t, url, o)
+	if err := start(t, cfg).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.NewLoader(t.Context(), cfg, "x"); !errors.Is(err, postgres.ErrNotEmpty) {
+		t.Errorf("into a schema in use: error = %v, want ErrNotEmpty", err)
+	}
+	// One into which another ledger is being moved, or this one as it was.
+	cfg = fresh(t, url, o)
+	src, err := badgerdb.OpenSource(t.Context(), e.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := src.ID()
+	l, err := postgres.NewLoader(t.Context(), cfg, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Close(), src.MarkMoved("the database"), src.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// A ledger that was moved is not opened; to read it again is no matter.
+	if _, err := badgerdb.Open(e.cfg); !errors.Is(err, dedupe.ErrMoved) || !strings.Contains(err.Error(), "the database") {
+		t.Errorf("opened what was moved: error = %v, want ErrMoved", err)
+	}
+	if src, err = badgerdb.OpenSource(t.Context(), e.cfg); err != nil {
+		t.Fatal(err)
+	}
+	if src.ID() != first {
+		t.Errorf("the ledger's name changed from %s to %s by being read", first, src.ID())
+	}
+	if err := errors.Join(src.Close(), os.Remove(filepath.Join(e.cfg.Dir, "moved"))); err != nil {
+		t.Fatal(err)
+	}
+	back := startEmbedded(t, e.cfg)
+	f := &life{t: t, l: back, clock: clock, ctx: t.Context()}
+	f.accept(dedupe.Retention{}, []byte("later"), f.item("later", []byte("later"), "slow"))
+	f.must(back.Close())
+	if src, err = badgerdb.OpenSource(t.Context(), e.cfg); err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if _, err := postgres.NewLoader(t.Context(), cfg, src.ID()); !errors.Is(err, postgres.ErrNotEmpty) {
+		t.Errorf("a ledger that went on meanwhile: error = %v, want ErrNotEmpty", err)
+	}
+	if _, err := badgerdb.Open(e.cfg); !errors.Is(err, dedupe.ErrLocked) {
+		t.Errorf("opened what is being read: error = %v, want ErrLocked", err)
+	}
+}
