@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -40,10 +41,13 @@ type runner struct {
 	until  time.Time // when long: no test starts later
 	seed   uint64
 	only   []string
+	atOnce int
 	report string
 
 	dir, bin string // for everything temporary; the compiled suite
 	root     string // of the module
+
+	mu       sync.Mutex
 	failures []string
 }
 
@@ -54,6 +58,7 @@ func run(ctx context.Context, args []string) error {
 	length := f.Duration("for", time.Hour, "how long tier N goes on")
 	f.Uint64Var(&r.seed, "seed", 0, "seed of the first round, the next ones count on; 0 draws one")
 	only := f.String("only", "", "comma-separated `words`: only tests that have one in their name, such as crash,power")
+	f.IntVar(&r.atOnce, "at-once", 1, "how many tests run at the same time")
 	f.StringVar(&r.report, "report", "docs/torture.md", "`file` for the report, from the module's root; - is the output alone")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -63,6 +68,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if *only != "" {
 		r.only = strings.Split(*only, ",")
+	}
+	if r.atOnce < 1 {
+		return fmt.Errorf("-at-once %d: want at least 1", r.atOnce)
 	}
 	if r.seed == 0 {
 		r.seed = uint64(rand.Uint32())
@@ -143,24 +151,33 @@ func wanted(name string, only []string) bool {
 	return len(only) == 0
 }
 
-// rounds runs every test once, the controls in the first round only.
+// rounds runs every test once, the controls in the first round only. A round
+// has ended before the next begins, so that no test runs twice at once.
 func (r *runner) rounds(ctx context.Context) error {
 	faults, controls, err := r.tests(ctx)
 	if err != nil {
 		return err
 	}
 	for n := uint64(0); ; n++ {
+		var all sync.WaitGroup
+		places := make(chan struct{}, r.atOnce)
 		todo := faults
 		if n == 0 {
 			todo = append(append([]string(nil), controls...), faults...)
 		}
 		for _, name := range todo {
+			places <- struct{}{}
 			if ctx.Err() != nil || r.long && n > 0 && time.Now().After(r.until) {
-				return nil
+				<-places
+				break
 			}
-			r.one(ctx, name, r.seed+n)
+			all.Go(func() {
+				defer func() { <-places }()
+				r.one(ctx, name, r.seed+n)
+			})
 		}
-		if !r.long || time.Now().After(r.until) {
+		all.Wait()
+		if ctx.Err() != nil || !r.long || time.Now().After(r.until) {
 			return nil
 		}
 	}
@@ -169,20 +186,30 @@ func (r *runner) rounds(ctx context.Context) error {
 // one runs a test in a process of its own. What it came to it says in the file
 // of results; when it ends badly without, the failure is noted here.
 func (r *runner) one(ctx context.Context, name string, seed uint64) {
-	before, _ := ReadResults(r.results())
+	before := r.bad(name)
 	cmd := r.command(ctx, "-test.run", "^"+name+"$", "-test.v", "-test.timeout", "30m", "-seed", fmt.Sprint(seed))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err := cmd.Run()
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	after, _ := ReadResults(r.results())
-	for _, res := range after[min(len(before), len(after)):] {
-		if res.bad() {
-			return
+	if r.bad(name) > before {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf("%s: %v: `go test -tags torture ./torture -run '^%s$' -seed %d`", name, err, name, seed))
+}
+
+// bad counts the results so far of a test that ended badly.
+func (r *runner) bad(name string) (n int) {
+	all, _ := ReadResults(r.results())
+	for _, res := range all {
+		if res.Test == name && res.bad() {
+			n++
 		}
 	}
-	r.failures = append(r.failures, fmt.Sprintf("%s: %v: `go test -tags torture ./torture -run '^%s$' -seed %d`", name, err, name, seed))
+	return n
 }
 
 func (r *runner) results() string { return filepath.Join(r.dir, "results.jsonl") }
