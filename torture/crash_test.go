@@ -146,12 +146,13 @@ func goBuild(out, tags string) error {
 	if _, err := os.Stat(out); err == nil {
 		return nil
 	}
-	cmd := exec.Command("go", "build", "-tags", tags, "-o", out, ".")
+	part := fmt.Sprintf("%s.%d", out, os.Getpid())
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", part, ".")
 	cmd.Dir = ".."
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the gateway with tags %q: %w\n%s", tags, err, text)
 	}
-	return nil
+	return os.Rename(part, out)
 }
 
 func built(t *testing.T, tags string) string {

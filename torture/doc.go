@@ -21,8 +21,8 @@
 //
 // The unit tests run with every `go test ./...`. The runs against the binary
 // need the build tag and some minutes. Tier C is every test once, several at a
-// time, in a size for each change; tier N goes on with new seeds for hours, one
-// test at a time:
+// time, in a size for each change; tier N goes on with new seeds for hours, as
+// many tests at once as -at-once says:
 //
 //	go test -tags torture -v -timeout 25m -parallel 4 ./torture
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7

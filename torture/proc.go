@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -245,6 +246,24 @@ func (p *Proc) logTail() string {
 // givenPorts are those of gateways that may be down now and start again.
 var givenPorts sync.Map
 
+// givenOut notes a port as given out, and reports whether it was already: here, or
+// by another process of the runner's.
+func givenOut(addr string) bool {
+	if _, was := givenPorts.LoadOrStore(addr, true); was {
+		return true
+	}
+	dir := os.Getenv(buildsEnv)
+	if dir == "" {
+		return false
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "port-"+addr), os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return errors.Is(err, fs.ErrExist)
+	}
+	f.Close()
+	return false
+}
+
 // freePorts finds loopback addresses below the range that outgoing
 // connections take their ports from: a port that is free now stays free while
 // the gateway is down.
@@ -252,7 +271,7 @@ func freePorts(n int) ([]string, error) {
 	var out []string
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
-		if _, given := givenPorts.LoadOrStore(addr, true); given {
+		if givenOut(addr) {
 			continue
 		}
 		l, err := net.Listen("tcp", addr)
