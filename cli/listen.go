@@ -76,7 +76,7 @@ func (a *app) listen(ctx context.Context, f followFlags, to, file string) error 
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Timeout:       time.Minute,
 		}}
-		fmt.Fprintf(a.Stderr, "forwarding to %s; the place is kept in %s\n", u.Redacted(), file)
+		fmt.Fprintf(a.Stderr, "forwarding to %s; the place is kept in %s\n", withoutQuery(u), file)
 		err := l.run(ctx, &follower{app: a, client: c, query: admin.TailQuery{
 			Cursor: place.cursor, Source: f.source, Type: f.typ, Wait: followWait, Limit: 50, Exact: true}})
 		if errors.Is(err, context.Canceled) {
@@ -209,6 +209,13 @@ func (l *listener) post(ctx context.Context, e *admin.Live, attempt int) (string
 func refused(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// withoutQuery is a URL without what in it may be a credential.
+func withoutQuery(u *url.URL) string {
+	shown := *u
+	shown.RawQuery = ""
+	return shown.Redacted()
 }
 
 // unwrapURL leaves the URL, which may be long, out of an error.

@@ -20,12 +20,21 @@ import (
 
 // embedded is how the embedded ledger of a configuration is opened.
 func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Config {
+	memtables, hot := shares(cfg.Store.MemoryLimit)
 	return badgerdb.Config{
+		Memtables: memtables, HotBytes: hot,
 		Dir: cfg.StorePath(), Log: log.With("component", "ledger"), Now: now,
 		Reserve: int64(cfg.Store.Reserve), Ballast: int64(cfg.Store.Ballast),
 		BodySize: int64(cfg.Store.BodySize), MaxSize: int64(cfg.Store.MaxSize),
 		Retention: RetentionConfig{}.over(cfg.Retention),
 	}
+}
+
+// shares is how much of a memory limit the ledger may fill: half of it with
+// memtables, of about 42 MiB each, but two of those at least, and a sixteenth with
+// bodies that wait for their first attempt.
+func shares(limit Size) (memtables int, hot int64) {
+	return int(min(3, max(1, limit>>27-1))), int64(min(32<<20, max(8<<20, limit/16)))
 }
 
 // InspectLedger reads the whole ledger of a configuration and reports every

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -141,18 +142,26 @@ func build(tags string) (string, error) {
 	return out, once()
 }
 
-// goBuild builds the gateway, unless another process of the runner's has.
+// goBuild builds the gateway, unless another process of the runner's has. One
+// builds at a time: what they share is compiled once.
 func goBuild(out, tags string) error {
+	lock, err := os.OpenFile(filepath.Join(binDir, "building"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // which unlocks
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("wait for another build: %w", err)
+	}
 	if _, err := os.Stat(out); err == nil {
 		return nil
 	}
-	part := fmt.Sprintf("%s.%d", out, os.Getpid())
-	cmd := exec.Command("go", "build", "-tags", tags, "-o", part, ".")
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", out, ".")
 	cmd.Dir = ".."
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the gateway with tags %q: %w\n%s", tags, err, text)
 	}
-	return os.Rename(part, out)
+	return nil
 }
 
 func built(t *testing.T, tags string) string {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -33,19 +34,26 @@ type edgeTarget struct {
 // target serves until the test ends.
 func (e *edge) target() *edgeTarget {
 	e.t.Helper()
+	et := &edgeTarget{}
+	et.addr = listen(e.t, et)
+	return et
+}
+
+// listen serves h until the test ends, and says where.
+func listen(t *testing.T, h http.Handler) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(e.t, err)
-	et := &edgeTarget{addr: l.Addr().String()}
-	srv := &http.Server{Handler: et, ReadHeaderTimeout: 5 * time.Second}
+	must(t, err)
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	e.t.Cleanup(func() {
+	t.Cleanup(func() {
 		srv.Close()
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			e.t.Error(err)
+			t.Error(err)
 		}
 	})
-	return et
+	return l.Addr().String()
 }
 
 func (et *edgeTarget) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -163,7 +163,7 @@ func (r *runner) rounds(ctx context.Context) error {
 		places := make(chan struct{}, r.atOnce)
 		todo := faults
 		if n == 0 {
-			todo = append(append([]string(nil), controls...), faults...)
+			todo = append(append([]string(nil), faults...), controls...)
 		}
 		for _, name := range todo {
 			places <- struct{}{}

@@ -45,8 +45,12 @@ type Config struct {
 	// MaxSize is the size of the ledger, by allocated blocks, from which on
 	// intake is refused. 0 is no limit.
 	MaxSize int64
-	// MemTable is the size of a memtable; there are up to 4. Default 32 MiB.
+	// MemTable is the size of a memtable, of which one is written to. Default
+	// 32 MiB.
 	MemTable int64
+	// Memtables is how many others may wait for their flush; each takes a third
+	// more memory than its size. Default 3.
+	Memtables int
 	// HotBytes bounds the bodies kept from commit to first attempt. Default
 	// 32 MiB.
 	HotBytes int64
@@ -90,13 +94,13 @@ func (c *Config) fill() {
 	hurry(c)
 	def(&c.MemTable, 32<<20)
 	def(&c.HotBytes, 32<<20)
+	if c.Memtables <= 0 {
+		c.Memtables = 3
+	}
 	if c.ScanBudget <= 0 {
 		c.ScanBudget = 20_000
 	}
 }
-
-// numMemtables is how many memtables may wait for their flush.
-const numMemtables = 3
 
 // DB is an open ledger. It satisfies dedupe.Ledger.
 type DB struct {

@@ -38,7 +38,7 @@ func newDiskGuard(cfg *Config) (*diskGuard, error) {
 		return nil, err
 	}
 	if g.reserve == 0 {
-		g.reserve = max(1<<30, total/20, 4*(numMemtables+1)*cfg.MemTable)
+		g.reserve = max(1<<30, total/20, 4*int64(cfg.Memtables+1)*cfg.MemTable)
 	}
 	if g.ballast == 0 {
 		g.ballast = min(maxBallast, total/100)

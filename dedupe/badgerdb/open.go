@@ -140,7 +140,7 @@ func engine(cfg *Config) badger.Options {
 		WithDetectConflicts(false). // one writer
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(cfg.MemTable).
-		WithNumMemtables(numMemtables).
+		WithNumMemtables(cfg.Memtables).
 		WithNumLevelZeroTables(4).
 		WithNumLevelZeroTablesStall(12).
 		WithBaseTableSize(8 << 20).
