@@ -20,7 +20,7 @@ type StoreConfig struct {
 	// most, and a fifth of it all for what waits to be collected. The ledger
 	// alone fills up to 280 MiB of the default, and up to 170 MiB of "256MiB"
 	// and of every limit below, which only a gateway with little to do keeps.
-	// Default "512MiB", at least "64MiB". Not reloadable.
+	// Default "512MiB", at least "64MiB".
 	MemoryLimit Size `toml:"memory_limit,omitzero"`
 
 	// Path is the ledger's directory, made with mode 0700 when it is missing.

@@ -35,7 +35,11 @@ func (e *edge) busy(n int, run string) (acked int64) {
 				if i%10 == 0 {
 					c = once
 				}
-				if status, _, _, err := e.bring(c, fmt.Sprint(run, "-", i), fmt.Appendf(nil, `{"run":%q,"n":%d}`, run, i)); status == http.StatusOK && err == nil {
+				status, err := 0, error(nil)
+				for try := 0; status == 0 && try < 10; try++ { // what was not answered is sent again
+					status, _, _, err = e.bring(c, fmt.Sprint(run, "-", i), fmt.Appendf(nil, `{"run":%q,"n":%d}`, run, i))
+				}
+				if status == http.StatusOK && err == nil {
 					good.Add(1)
 				} else if status != http.StatusServiceUnavailable {
 					e.t.Errorf("%s-%d was answered %d, %v", run, i, status, err)

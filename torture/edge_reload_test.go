@@ -66,6 +66,10 @@ func (e *edge) bringSlowly(id string, gap time.Duration) (int, error) {
 	return status(c)
 }
 
+// headerTime is how long a request's head may take: one that the machine held
+// up for longer may be cut for that.
+const headerTime = 5 * time.Second
+
 // reloads has the gateway read configurations while senders send, and returns
 // how many events were acknowledged, which requests failed and which events saw
 // two configurations.
@@ -75,6 +79,7 @@ func reloads(e *edge, n int, every time.Duration) (acked int, faults []string) {
 	must(e.t, os.WriteFile(e.p.Config, []byte(all[0].text), 0o600))
 	e.boot()
 	var mu sync.Mutex
+	unanswered := 0
 	fault := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -90,10 +95,17 @@ func reloads(e *edge, n int, every time.Duration) (acked int, faults []string) {
 				id := fmt.Sprintf("reload-%d-%d", s, i)
 				var status int
 				var err error
+				began := time.Now()
 				if s%2 == 0 {
 					status, err = e.bringSlowly(id, every/2)
 				} else {
 					status, _, _, err = e.bring(e.http, id, noise(400))
+				}
+				if status == 0 && time.Since(began) > headerTime {
+					mu.Lock()
+					unanswered++
+					mu.Unlock()
+					continue
 				}
 				if status != http.StatusOK || err != nil {
 					fault("%s was answered %d, %v", id, status, err)
@@ -128,11 +140,12 @@ func reloads(e *edge, n int, every time.Duration) (acked int, faults []string) {
 	}
 	enough()
 	senders.Wait()
-	return acked, append(faults, e.mixed(acked)...)
+	return acked, append(faults, e.mixed(acked, unanswered)...)
 }
 
 // mixed lists events that saw two configurations, and counters that were lost.
-func (e *edge) mixed(acked int) (faults []string) {
+// What was not answered may have been accepted.
+func (e *edge) mixed(acked, unanswered int) (faults []string) {
 	seen := map[string]int{}
 	for _, s := range e.account() {
 		target := ""
@@ -144,11 +157,11 @@ func (e *edge) mixed(acked int) (faults []string) {
 			faults = append(faults, fmt.Sprintf("event %s: secret of configuration %q, target of %q", s.ID, s.Secret, target))
 		}
 	}
-	if n := seen["one"] + seen["two"]; n != acked || seen["one"] == 0 || seen["two"] == 0 {
+	if n := seen["one"] + seen["two"]; n < acked || n > acked+unanswered || seen["one"] == 0 || seen["two"] == 0 {
 		faults = append(faults, fmt.Sprintf("acknowledged %d, in the account %v", acked, seen))
 	}
-	if got := e.metrics()[`onceward_ingest_requests_total{outcome="accepted",source="gh"}`]; int(got) != acked {
-		faults = append(faults, fmt.Sprintf("the counter of accepted requests says %v, want %d", got, acked))
+	if got := e.metrics()[`onceward_ingest_requests_total{outcome="accepted",source="gh"}`]; int(got) < acked || int(got) > acked+unanswered {
+		faults = append(faults, fmt.Sprintf("the counter of accepted requests says %v, want %d, and at most %d more", got, acked, unanswered))
 	}
 	return faults
 }
