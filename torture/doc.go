@@ -28,8 +28,10 @@
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
 //	go test -tags torture ./torture -report docs/torture.md
 //	go run ./torture -n -for 1h -only crash,power
+//	go run ./torture -n -for 1h -after docs/torture.md
 //
-// The last two write the report; its last line is the total. TORTURE_CYCLES,
+// The last three write the report; its last line is the total. The last goes on
+// from an earlier one: what failed then runs first, with its seed. TORTURE_CYCLES,
 // TORTURE_CHURN, TORTURE_CUTS, TORTURE_DAMAGES and TORTURE_EVENTS set the number
 // of kills, of those with everything under way, of power cuts, of damaged files
 // and of events looked at for leaks; TORTURE_BINARY names a built gateway to

@@ -43,6 +43,7 @@ type runner struct {
 	only   []string
 	atOnce int
 	report string
+	after  *Earlier // a report to go on from
 
 	dir, bin string // for everything temporary; the compiled suite
 	root     string // of the module
@@ -59,6 +60,7 @@ func run(ctx context.Context, args []string) error {
 	f.Uint64Var(&r.seed, "seed", 0, "seed of the first round, the next ones count on; 0 draws one")
 	only := f.String("only", "", "comma-separated `words`: only tests that have one in their name, such as crash,power")
 	f.IntVar(&r.atOnce, "at-once", 1, "how many tests run at the same time")
+	after := f.String("after", "", "report `file` of an earlier run to go on from: it is counted in, and what failed in it runs first")
 	f.StringVar(&r.report, "report", "docs/torture.md", "`file` for the report, from the module's root; - is the output alone")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -68,6 +70,12 @@ func run(ctx context.Context, args []string) error {
 	}
 	if *only != "" {
 		r.only = strings.Split(*only, ",")
+	}
+	if *after != "" {
+		var err error
+		if r.after, err = ReadReport(*after); err != nil {
+			return err
+		}
 	}
 	if r.atOnce < 1 {
 		return fmt.Errorf("-at-once %d: want at least 1", r.atOnce)
@@ -158,6 +166,11 @@ func (r *runner) rounds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.after != nil {
+		for _, f := range r.after.failures {
+			r.one(ctx, f.test, f.seed)
+		}
+	}
 	for n := uint64(0); ; n++ {
 		var all sync.WaitGroup
 		places := make(chan struct{}, r.atOnce)
@@ -237,7 +250,7 @@ func (r *runner) finish(started time.Time) error {
 		return err
 	}
 	rep := NewReport(r.root, r.tier(), started, results)
-	rep.Failures = r.failures
+	rep.Failures, rep.Earlier = r.failures, r.after
 	if r.report != "-" {
 		if err := rep.Save(under(r.root, r.report)); err != nil {
 			return err

@@ -76,6 +76,7 @@ type Report struct {
 	Results []Result
 	// Failures are tests that failed before they came to a result.
 	Failures []string
+	Earlier  *Earlier // the report that this one goes on from, or nil
 }
 
 // row is a fault's line of the report.
@@ -94,7 +95,15 @@ func (r *Report) Total() (cycles, acked, lost, twice int) {
 
 // OK reports whether nothing failed, a blind control included.
 func (r *Report) OK() bool {
-	return len(r.Failures) == 0 && !slices.ContainsFunc(r.Results, Result.bad)
+	if len(r.Failures) > 0 || slices.ContainsFunc(r.Results, Result.bad) {
+		return false
+	}
+	if r.Earlier == nil {
+		return true
+	}
+	_, open := r.Earlier.fixed(r.Results)
+	return len(open) == 0 && !slices.ContainsFunc(r.Earlier.stand(r.Results), Result.bad) &&
+		!slices.ContainsFunc(r.Earlier.rows, func(f row) bool { return f.lost+f.twice > 0 })
 }
 
 func (r Result) bad() bool {
@@ -103,6 +112,9 @@ func (r Result) bad() bool {
 
 func (r *Report) rows() []row {
 	var out []row
+	if r.Earlier != nil {
+		out = r.Earlier.carried(r.Results)
+	}
 	for _, res := range r.Results {
 		if res.Control {
 			continue
@@ -125,8 +137,13 @@ func (r *Report) rows() []row {
 // machines.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
+	took, commit := r.Took, r.Commit
+	if r.Earlier != nil {
+		took += r.Earlier.Took
+		commit = r.Earlier.Commit + ", then " + commit
+	}
 	fmt.Fprintf(&b, "# Torture report\n\nWritten by the crash suite; do not edit. Tier %s, %s, %s, commit %s, %s.\n\n",
-		r.Tier, r.Date.UTC().Format("2006-01-02 15:04 MST"), r.Took.Round(time.Second), r.Commit, r.Machine)
+		r.Tier, r.Date.UTC().Format("2006-01-02 15:04 MST"), took.Round(time.Second), commit, r.Machine)
 	b.WriteString("| fault | runs | cycles | acknowledged | lost | accepted twice | failed runs |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, f := range r.rows() {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d |\n", f.fault, f.runs, f.cycles, f.acked, f.lost, f.twice, f.failed)
@@ -142,7 +159,11 @@ func (r *Report) Write(w io.Writer) error {
 
 func (r *Report) controls(b *strings.Builder) {
 	b.WriteString("\n## Controls\n\nA promise broken on purpose in a build of its own: each must be noticed.\n\n| control | noticed | what it showed |\n| --- | --- | --- |\n")
-	for _, res := range r.Results {
+	all := r.Results
+	if r.Earlier != nil {
+		all = slices.Concat(r.Earlier.stand(r.Results), r.Results)
+	}
+	for _, res := range all {
 		if !res.Control {
 			continue
 		}
@@ -158,6 +179,12 @@ func (r *Report) controls(b *strings.Builder) {
 func (r *Report) notes(b *strings.Builder) {
 	last := map[string]string{}
 	var order []string
+	if r.Earlier != nil {
+		for _, n := range r.Earlier.notes {
+			order = append(order, n[0])
+			last[n[0]] = n[1]
+		}
+	}
 	for _, res := range r.Results {
 		if res.Control || res.Note == "" {
 			continue
@@ -179,6 +206,14 @@ func (r *Report) notes(b *strings.Builder) {
 func (r *Report) failures(b *strings.Builder) {
 	b.WriteString("\n## Failures\n\n")
 	n := 0
+	var fixed, open []failure
+	if r.Earlier != nil {
+		fixed, open = r.Earlier.fixed(r.Results)
+	}
+	for _, f := range open {
+		n++
+		b.WriteString(f.line + "\n")
+	}
 	for _, res := range r.Results {
 		if res.bad() {
 			n++
@@ -191,6 +226,14 @@ func (r *Report) failures(b *strings.Builder) {
 	}
 	if n == 0 {
 		b.WriteString("None.\n")
+	}
+	b.WriteString("\n")
+	if len(fixed) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "## Fixed\n\nFailed in the earlier part, and passes with the same seed at commit %s.\n\n", r.Commit)
+	for _, f := range fixed {
+		b.WriteString(f.line + "\n")
 	}
 	b.WriteString("\n")
 }
