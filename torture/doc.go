@@ -32,9 +32,9 @@
 //
 // The last three write the report; its last line is the total. The last goes on
 // from an earlier one: what failed then runs first, with its seed. TORTURE_CYCLES,
-// TORTURE_CHURN, TORTURE_CUTS, TORTURE_DAMAGES and TORTURE_EVENTS set the number
-// of kills, of those with everything under way, of power cuts, of damaged files
-// and of events looked at for leaks; TORTURE_BINARY names a built gateway to
+// TORTURE_CHURN, TORTURE_CUTS, TORTURE_DAMAGES, TORTURE_STOPS and TORTURE_EVENTS set
+// the number of kills, of those with everything under way, of power cuts, of
+// damaged files, of stops under load and of events looked at for leaks; TORTURE_BINARY names a built gateway to
 // take in place of this module's. The power cuts need
 // root and loop devices; where there are none the test fails and says so,
 // unless TORTURE_NO_POWERCUT=1 leaves it out by decision.

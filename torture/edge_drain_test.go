@@ -149,9 +149,9 @@ const (
 // and it ends in time, with 0.
 func TestEdgeDrain(t *testing.T) {
 	t.Parallel()
-	cycles := 20
+	cycles := count(t, "TORTURE_STOPS", 20)
 	if long() {
-		cycles = 100
+		cycles = count(t, "TORTURE_STOPS", 100)
 	}
 	s := seed(t)
 	res := &Result{Fault: "stops under load", Seed: s, Cycles: cycles}

@@ -159,41 +159,57 @@ func wanted(name string, only []string) bool {
 	return len(only) == 0
 }
 
-// rounds runs every test once, the controls in the first round only. A round
-// has ended before the next begins, so that no test runs twice at once.
+// turn is a test with its seed.
+type turn struct {
+	test string
+	seed uint64
+}
+
+// rounds runs every test once, the controls in the first round only, and before
+// it what failed in an earlier run. A round has ended before the next begins.
 func (r *runner) rounds(ctx context.Context) error {
 	faults, controls, err := r.tests(ctx)
 	if err != nil {
 		return err
 	}
-	if r.after != nil {
-		for _, f := range r.after.failures {
-			r.one(ctx, f.test, f.seed)
-		}
-	}
 	for n := uint64(0); ; n++ {
-		var all sync.WaitGroup
-		places := make(chan struct{}, r.atOnce)
-		todo := faults
-		if n == 0 {
-			todo = append(append([]string(nil), faults...), controls...)
-		}
-		for _, name := range todo {
-			places <- struct{}{}
-			if ctx.Err() != nil || r.long && n > 0 && time.Now().After(r.until) {
-				<-places
-				break
+		var todo []turn
+		if n == 0 && r.after != nil {
+			for _, f := range r.after.failures {
+				todo = append(todo, turn{f.test, f.seed})
 			}
-			all.Go(func() {
-				defer func() { <-places }()
-				r.one(ctx, name, r.seed+n)
-			})
 		}
-		all.Wait()
+		for _, name := range faults {
+			todo = append(todo, turn{name, r.seed + n})
+		}
+		if n == 0 {
+			for _, name := range controls {
+				todo = append(todo, turn{name, r.seed})
+			}
+		}
+		r.round(ctx, todo, n == 0)
 		if ctx.Err() != nil || !r.long || time.Now().After(r.until) {
 			return nil
 		}
 	}
+}
+
+// round runs tests, several at once; all of them when it is the first, else
+// until the time is up.
+func (r *runner) round(ctx context.Context, todo []turn, first bool) {
+	var all sync.WaitGroup
+	places := make(chan struct{}, r.atOnce)
+	for _, p := range todo {
+		places <- struct{}{}
+		if ctx.Err() != nil || r.long && !first && time.Now().After(r.until) {
+			break
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			r.one(ctx, p.test, p.seed)
+		})
+	}
+	all.Wait()
 }
 
 // one runs a test in a process of its own. What it came to it says in the file
