@@ -59,6 +59,9 @@ func (s *Source) ID() string {
 // Events is how many events were ever accepted, for a measure of progress.
 func (s *Source) Events() uint64 { return s.db.events }
 
+// Check is the ledger's own; see dedupe.Upkeep.
+func (s *Source) Check(ctx context.Context) (dedupe.CheckReport, error) { return s.db.Check(ctx) }
+
 // Close gives the ledger back.
 func (s *Source) Close() error { return s.db.Close() }
 

@@ -202,10 +202,7 @@ func restore(ctx context.Context, conn *pgx.Conn, cfg Config, h backupHead, in i
 				return err
 			}
 		}
-		for _, sql := range [...]string{
-			`UPDATE {s}.gateways SET name = 'restored ' || to_hex(writer) || ' ' || name`,
-			`UPDATE {s}.pending SET owner = 0, lease_until = 0, next_at = due, token = token + 1`,
-		} {
+		for _, sql := range restored {
 			if _, err := tx.Exec(ctx, fill(sql, cfg.Schema)); err != nil {
 				return err
 			}

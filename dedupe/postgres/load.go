@@ -315,8 +315,8 @@ func (l *Loader) note(ctx context.Context, tx pgx.Tx) error {
 
 // Finish writes what is left, reads the whole ledger back and holds it against
 // want. Only when they are equal gateways may open it; else the error is
-// dedupe.ErrNotEqual.
-func (l *Loader) Finish(ctx context.Context, want *dedupe.MoveTally) (*dedupe.MoveTally, error) {
+// dedupe.ErrNotEqual. With hold, what is open is due never, until Resume.
+func (l *Loader) Finish(ctx context.Context, want *dedupe.MoveTally, hold bool) (*dedupe.MoveTally, error) {
 	if err := l.flush(ctx); err != nil {
 		return nil, err
 	}
@@ -336,6 +336,11 @@ func (l *Loader) Finish(ctx context.Context, want *dedupe.MoveTally) (*dedupe.Mo
 		}
 		if kind := got.Differs(want); kind != "" {
 			return fmt.Errorf("%w: the %s differ", dedupe.ErrNotEqual, kind)
+		}
+		if hold {
+			if _, err := tx.Exec(ctx, l.q(holdSQL), dedupe.HeldUntil.UnixMilli()); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Exec(ctx, l.q(`DELETE FROM {s}.notes WHERE kind = $1 AND name = $2`), []byte(noteLedger), []byte(noteMoving))
 		return err

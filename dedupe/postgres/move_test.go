@@ -83,7 +83,7 @@ func move(tb ledgertest.TB, src source, id string, cfg postgres.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.Finish(ctx, &sent)
+	_, err = l.Finish(ctx, &sent, false)
 	return err
 }
 
@@ -345,7 +345,7 @@ func TestMoveCut(t *testing.T) {
 			return l.Put(ctx, m)
 		})
 		if err == nil {
-			_, err = l.Finish(ctx, &sent)
+			_, err = l.Finish(ctx, &sent, false)
 		}
 		if cerr := errors.Join(l.Close(), src.Close()); cerr != nil {
 			t.Fatal(cerr)
@@ -416,7 +416,7 @@ func TestMoveComparesEverything(t *testing.T) {
 				t.Fatal(err)
 			}
 			ask(t, cfg, strings.ReplaceAll(harm, "{s}", cfg.Schema))
-			_, err = l.Finish(t.Context(), &sent)
+			_, err = l.Finish(t.Context(), &sent, false)
 			if name == "nothing" {
 				if err != nil {
 					t.Fatalf("unharmed: %v", err)

@@ -37,6 +37,8 @@ type Config struct {
 	ExecMode ExecMode
 	MaxConns int // default 8
 	Migrate  bool
+	// ResumeDeliveries makes the deliveries due that a restored ledger holds.
+	ResumeDeliveries bool
 	// Statement and Lock bound what one statement may take, and how long it may
 	// wait for a lock. Defaults 10 s and 5 s.
 	Statement, Lock time.Duration
@@ -172,6 +174,13 @@ func (db *DB) start(ctx context.Context) error {
 	if err := db.takeName(ctx); err != nil {
 		return err
 	}
+	if db.cfg.ResumeDeliveries {
+		n, err := resume(ctx, db.pool, db.cfg.Schema)
+		if err != nil {
+			return fmt.Errorf("resume held deliveries: %w", err)
+		}
+		db.cfg.Log.Info("held deliveries are resumed", "deliveries", n)
+	}
 	return db.takeBack(ctx)
 }
 
@@ -219,7 +228,7 @@ func (db *DB) takeName(ctx context.Context) error {
 	fresh := int64(binary.BigEndian.Uint64(b[:]) & (1<<event.WriterBits - 1))
 	var writer, mark, now int64
 	err := db.row(ctx, db.pool, `INSERT INTO {s}.gateways (name, writer, epoch, mark, batches, accepted, acts, heartbeat)
-		VALUES ($1, $2, 1, (SELECT COALESCE(max(mark), 0) FROM {s}.gateways WHERE name LIKE '`+movedName+`%'), 0, 0, 0, `+databaseClock+`)
+		VALUES ($1, $2, 1, (SELECT COALESCE(max(mark), 0) FROM {s}.gateways WHERE name LIKE '% %'), 0, 0, 0, `+databaseClock+`)
 		ON CONFLICT (name) DO UPDATE SET epoch = gateways.epoch + 1, heartbeat = excluded.heartbeat
 		RETURNING writer, epoch, mark, `+databaseClock, db.cfg.Name, fresh).Scan(&writer, &db.epoch, &mark, &now)
 	if err != nil {
