@@ -93,7 +93,8 @@ func codeOf(err error) int {
 
 // storeFault reports whether the ledger itself is what failed.
 func storeFault(err error) bool {
-	for _, e := range []error{dedupe.ErrLocked, dedupe.ErrNewer, dedupe.ErrDamaged, dedupe.ErrFatal, dedupe.ErrDiskLow, gateway.ErrNoLedger} {
+	for _, e := range []error{dedupe.ErrLocked, dedupe.ErrNewer, dedupe.ErrDamaged, dedupe.ErrFatal, dedupe.ErrDiskLow,
+		dedupe.ErrMoved, dedupe.ErrMoving, dedupe.ErrNotEqual, gateway.ErrNoLedger} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -53,7 +53,7 @@ func (a *app) ledgerCmd() *cobra.Command {
 		func(ctx context.Context, _ []string) error { return a.ledgerMigrate(ctx, plan, apply) })
 	migrate.Flags().BoolVar(&plan, "plan", false, "print what is lacking and change nothing")
 	migrate.Flags().BoolVar(&apply, "apply", false, "do it")
-	return group("ledger", "Look after the ledger", check, migrate, salvage)
+	return group("ledger", "Look after the ledger", append([]*cobra.Command{check, migrate, salvage}, a.moveCmds()...)...)
 }
 
 func (a *app) ledgerMigrate(ctx context.Context, plan, apply bool) error {

@@ -47,7 +47,7 @@ func (g *Gateway) openLedger(ctx context.Context) (ledger, error) {
 		return db, nil
 	case driverPostgres:
 		engine := shared(cfg, g.log)
-		engine.Migrate = cfg.Store.Migrate || g.opts.Migrate
+		engine.Migrate, engine.ResumeDeliveries = cfg.Store.Migrate || g.opts.Migrate, g.opts.ResumeDeliveries
 		db, err := postgres.Open(ctx, engine)
 		if err != nil {
 			return nil, noLedger{err}
