@@ -68,7 +68,7 @@ func TestDumpedAndRestoredByTheDatabase(t *testing.T) {
 
 	again := cfg
 	again.URL = database(t, url, "restored_by_hand")
-	run("pg_restore", "--dbname="+again.URL, "--exit-on-error", "--single-transaction", file)
+	run("pg_restore", "--dbname="+again.URL, "--exit-on-error", file)
 	// The gateway's last heartbeat is in the dump, and a moment ago.
 	if _, err := postgres.Hold(t.Context(), again); !errors.Is(err, postgres.ErrAlive) {
 		t.Errorf("hold beside a gateway that may be alive: error = %v, want ErrAlive", err)

@@ -18,6 +18,7 @@ import (
 const (
 	loadRecords = 5000
 	loadBytes   = 8 << 20
+	loadParts   = 4 // partitions made: each takes dozens of the server's locks
 )
 
 // Loader writes the records of another ledger into a schema that holds none.
@@ -145,7 +146,7 @@ func (l *Loader) Put(ctx context.Context, m dedupe.Moved) error {
 	if err := l.stage(m); err != nil {
 		return err
 	}
-	if l.seen-l.done >= l.every || l.bytes >= loadBytes {
+	if l.seen-l.done >= l.every || l.bytes >= loadBytes || len(l.times) >= loadParts {
 		return l.flush(ctx)
 	}
 	return nil

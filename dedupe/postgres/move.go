@@ -135,7 +135,7 @@ func (r *reader) bodies(ctx context.Context) error {
 }
 
 // page is how many events are read at once, with all that belongs to them.
-const page = 256
+const page = 1000
 
 // movedEvent is an event with all that follows it.
 type movedEvent struct {

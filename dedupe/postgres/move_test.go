@@ -122,9 +122,9 @@ func moved(tb ledgertest.TB, url string, l dedupe.Ledger) dedupe.Ledger {
 // goes on as it would have.
 func TestMoveHistories(t *testing.T) {
 	url := server(t)
-	histories := 12
+	histories := 6
 	if testing.Short() {
-		histories = 3
+		histories = 2
 	}
 	ledgertest.Histories(t, ledgertest.Harness{
 		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger {
@@ -486,5 +486,36 @@ func TestMoveRefuses(t *testing.T) {
 	}
 	if _, err := badgerdb.Open(e.cfg); !errors.Is(err, dedupe.ErrLocked) {
 		t.Errorf("opened what is being read: error = %v, want ErrLocked", err)
+	}
+}
+
+// A ledger of many days, with little in each, is not written in one transaction:
+// each partition that is made takes locks, of which the server has a few thousand.
+func TestMoveMakesFewPartitionsAtOnce(t *testing.T) {
+	url := server(t)
+	cfg := fresh(t, url, ledgertest.Options{Retention: lifeRetention})
+	l, err := postgres.NewLoader(t.Context(), cfg, "sparse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	made := func() (n int) {
+		ask(t, cfg, "SELECT count(*) FROM "+cfg.Schema+".partitions", &n)
+		return n
+	}
+	for day := range 9 {
+		ref := event.NewRef(uint64(1_772_000_000_000+day*24*3600*1000), 0, 1)
+		if err := l.Put(t.Context(), &dedupe.MovedEvent{Event: event.Event{Ref: ref, Body: event.Slice{Request: ref}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := made(); n != 8 {
+		t.Errorf("%d partitions are made after 9 days, want 8, four at a time", n)
+	}
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := made(); n != 9 {
+		t.Errorf("%d partitions in the end, want 9", n)
 	}
 }
