@@ -41,8 +41,9 @@ There is no copy from a database to a directory.
 const ledgerDumpHelp = `
 Writes a whole ledger as a dump, a file that ledger load makes a ledger of, in
 whichever database: of a database as it is at one moment, while gateways run, or of
-a directory whose gateway is stopped. FILE appears when it is whole. It holds bodies
-and is written for its owner alone.
+a directory whose gateway is stopped. FILE appears when it is whole. It holds bodies,
+and the audit keys that gateways keep in a database, and is written for its owner
+alone.
 
 ` + placesHelp
 
