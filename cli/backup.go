@@ -52,7 +52,7 @@ func (a *app) backup(ctx context.Context, to string) error {
 		return err
 	}
 	err = a.call(ctx, func(c *admin.Client) error {
-		_, err := c.Backup(ctx, &meter{app: a, w: part, what: "backed up"})
+		_, err := c.Backup(ctx, &meter{app: a, w: &stepped{f: part}, what: "backed up"})
 		return err
 	})
 	if err == nil {
@@ -72,6 +72,24 @@ func (a *app) backup(ctx context.Context, to string) error {
 		_, err := fmt.Fprintf(w, "%s: %s, %s, verified\n", to, plural(int(report.Events), "event"), size(report.Bytes))
 		return err
 	})
+}
+
+// stepped writes a big file in steps that are each on the disk before the next:
+// what piles up in memory would reach it all at once, and the ledger's own syncs
+// wait behind it.
+type stepped struct {
+	f     *os.File
+	since int
+}
+
+const syncStep = 8 << 20
+
+func (s *stepped) Write(p []byte) (int, error) {
+	n, err := s.f.Write(p)
+	if s.since += n; err == nil && s.since >= syncStep {
+		s.since, err = 0, s.f.Sync()
+	}
+	return n, err
 }
 
 // meter says now and then how much passed.

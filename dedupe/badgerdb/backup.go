@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -64,7 +65,10 @@ func (db *DB) Backup(ctx context.Context, w io.Writer) error {
 	to := &chunkWriter{ctx: ctx, w: w, sum: sha256.New()}
 	to.raw([]byte(backupMagic))
 	to.raw(append(line, '\n'))
-	_, err = db.kv.Backup(to, 0)
+	pace := &pacer{ctx: ctx, written: &to.n, since: time.Now()}
+	stream := db.kv.NewStream()
+	stream.LogPrefix, stream.NumGo, stream.ChooseKey = "backup", 1, pace.choose
+	_, err = stream.Backup(to, 0)
 	if to.err != nil { // Badger reports only that it was stopped
 		err = to.err
 	}
@@ -74,12 +78,55 @@ func (db *DB) Backup(ctx context.Context, w io.Writer) error {
 	return to.end()
 }
 
+// A backup yields to the traffic: it rests three times as long as it works, and
+// reads no further ahead of who takes it than paceAhead. At full speed it would
+// hold every core, and what is answered in 2 ms take seconds.
+const (
+	paceStep  = 256 << 10
+	paceAhead = 16 << 20
+	paceLong  = 20 * time.Millisecond // more than a step takes
+)
+
+// pacer slows the reading down. It is used by the one goroutine that reads.
+type pacer struct {
+	ctx     context.Context
+	written *atomic.Int64
+	read    int64
+	step    int64
+	since   time.Time // the work began
+}
+
+// choose takes every record, in time.
+func (p *pacer) choose(item *badger.Item) bool {
+	n := item.EstimatedSize()
+	p.read += n
+	if p.step += n; p.step < paceStep {
+		return true
+	}
+	p.step = 0
+	p.rest(3 * min(time.Since(p.since), paceLong))
+	for p.read-p.written.Load() > paceAhead && p.ctx.Err() == nil {
+		p.rest(paceLong)
+	}
+	p.since = time.Now()
+	return true
+}
+
+func (p *pacer) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+	}
+}
+
 // chunkWriter cuts a stream into chunks. It keeps the first error.
 type chunkWriter struct {
 	ctx  context.Context
 	w    io.Writer
 	sum  hash.Hash
-	n    int64
+	n    atomic.Int64
 	buf  []byte
 	err  error
 	size [8]byte
@@ -109,7 +156,7 @@ func (c *chunkWriter) chunk(b []byte) {
 	c.raw(c.size[:])
 	c.raw(b)
 	c.sum.Write(b)
-	c.n += int64(len(b))
+	c.n.Add(int64(len(b)))
 }
 
 func (c *chunkWriter) end() error {
@@ -117,7 +164,7 @@ func (c *chunkWriter) end() error {
 		c.chunk(c.buf)
 	}
 	c.chunk(nil)
-	line, err := json.Marshal(backupEnd{c.n, hex.EncodeToString(c.sum.Sum(nil))})
+	line, err := json.Marshal(backupEnd{c.n.Load(), hex.EncodeToString(c.sum.Sum(nil))})
 	if err != nil {
 		return err
 	}
