@@ -101,7 +101,10 @@ func (w *world) answered(r request, byRef map[string]dedupe.Record) {
 	}
 }
 
-// onceAnswered: within a window nothing is new twice to its senders.
+// onceAnswered: within a window nothing is new twice to its senders. A window
+// has passed when it has by a clock that nobody sets, too: where nothing is
+// committed for long, and then the process is killed and its clock set back,
+// ledger time begins again at the last commit.
 func (w *world) onceAnswered() {
 	fresh := map[unit][]request{}
 	for _, r := range w.requests {
@@ -111,9 +114,10 @@ func (w *world) onceAnswered() {
 		}
 	}
 	for u, rs := range fresh {
-		slices.SortFunc(rs, func(a, b request) int { return a.told.Compare(b.told) })
+		slices.SortFunc(rs, func(a, b request) int { return a.ended.Compare(b.ended) })
 		for i := 1; i < len(rs); i++ {
-			if gap := rs[i].told.Sub(rs[i-1].sent); gap < window || rs[i].ref == rs[i-1].ref {
+			gap := max(rs[i].told.Sub(rs[i-1].sent), rs[i].ended.Sub(rs[i-1].began))
+			if gap < window || rs[i].ref == rs[i-1].ref {
 				w.fault("%s was new twice, %v apart: %s and %s", idOf(u.source, u.id), gap, rs[i-1].ref, rs[i].ref)
 			}
 		}
@@ -124,6 +128,19 @@ func (w *world) onceAnswered() {
 // is was sent.
 func (w *world) onceStored(records []dedupe.Record) {
 	last := map[unit]event.Ref{}
+	fresh := map[string]request{}
+	for _, q := range w.requests {
+		if q.ref != "" && !q.repeat {
+			fresh[q.ref] = q
+		}
+	}
+	apart := func(a, b event.Ref) time.Duration {
+		first, second := fresh[a.String()], fresh[b.String()]
+		if first.ref == "" || second.ref == "" {
+			return b.Time().Sub(a.Time())
+		}
+		return max(b.Time().Sub(a.Time()), second.ended.Sub(first.began))
+	}
 	for _, r := range slices.Backward(records) { // oldest first
 		ev := r.Event
 		name, _, _ := strings.Cut(ev.ID, "~")
@@ -136,7 +153,7 @@ func (w *world) onceStored(records []dedupe.Record) {
 		}
 		q := w.requests[i]
 		u := unitOf(q.source, q.id, q.sum)
-		if before, ok := last[u]; ok && ev.Ref.Time().Sub(before.Time()) < window-time.Second {
+		if before, ok := last[u]; ok && apart(before, ev.Ref) < window-time.Second {
 			w.fault("%s was accepted twice: %s and %s", name, before, ev.Ref)
 		}
 		last[u] = ev.Ref

@@ -135,7 +135,7 @@ func (w *world) step(s step) error {
 // sendAll sends one request and waits for its answer, or several at once and
 // does not.
 func (w *world) sendAll(n *life, s step) {
-	quiet := s.Count == 1 && w.flying.Load() == 0 && w.closed(n, s)
+	quiet := s.Count == 1 && w.flying.Load() == 0 && !n.ledger.Now().Before(w.held) && w.closed(n, s)
 	for range s.Count {
 		w.flying.Add(1)
 		w.senders.Go(func() {

@@ -63,6 +63,7 @@ type request struct {
 	source, id, body int
 	sum              event.Hash
 	sent, told       time.Time // in ledger time
+	began, ended     time.Time // in time that nobody sets
 	status           int
 	repeat           bool
 	ref              string
@@ -90,6 +91,7 @@ type world struct {
 	kills  int
 	story  []string
 	latest time.Time // ledger time of the newest event that was acknowledged
+	held   time.Time // ledger time until which claims may stand past their window: the process started on a clock far ahead
 
 	senders sync.WaitGroup
 	flying  atomic.Int64 // requests of senders under way
@@ -110,6 +112,13 @@ type life struct {
 	receiver  *receiver.Receiver
 	stop      func(kill bool)
 }
+
+// A ledger whose mark is as far behind the clock at its start takes the clock
+// to be wrong for so long: no claim ends meanwhile.
+const (
+	clockLead = 24 * time.Hour
+	clockHold = time.Hour
+)
 
 func (w *world) wall() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
 
@@ -179,6 +188,11 @@ func (w *world) boot(l engine) error {
 		}
 	}
 	w.now = n
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := l.Now(); !w.latest.IsZero() && now.Sub(w.latest) > clockLead {
+		w.held = now.Add(clockHold)
+	}
 	return nil
 }
 
@@ -302,11 +316,11 @@ func (w *world) send(n *life, s step, quiet bool) {
 	text := bodyOf(s.Source, s.ID, s.Body)
 	set := w.setting()
 	rec := request{
-		source: s.Source, id: s.ID, body: s.Body, sum: event.HashOf(text), sent: n.ledger.Now(), quiet: quiet, late: set.late,
+		source: s.Source, id: s.ID, body: s.Body, sum: event.HashOf(text), sent: n.ledger.Now(), began: time.Now(), quiet: quiet, late: set.late,
 	}
 	answer := httptest.NewRecorder()
 	n.receiver.Handler().ServeHTTP(answer, w.signed(s.Source, s.ID, text))
-	rec.told, rec.status = n.ledger.Now(), answer.Code
+	rec.told, rec.ended, rec.status = n.ledger.Now(), time.Now(), answer.Code
 	rec.repeat = answer.Header().Get("Idempotent-Replayed") != ""
 	rec.unsure = set.swaps%2 == 1 || w.setting() != set
 	var doc struct {

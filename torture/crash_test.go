@@ -295,9 +295,6 @@ func TestCrashLoop(t *testing.T) {
 	if !v.OK() {
 		t.Error("the gateway broke its promises; see above")
 	}
-	if v.SlowestStart > patient*5*time.Second {
-		t.Errorf("start took %v, want at most %v", v.SlowestStart, patient*5*time.Second)
-	}
 	if v.Acknowledged < cycles {
 		t.Errorf("only %d events were acknowledged in %d cycles: that proves little", v.Acknowledged, cycles)
 	}
