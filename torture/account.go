@@ -13,7 +13,7 @@ import (
 
 // Account reads the gateway's own account of all events.
 func (p *Proc) Account(ctx context.Context) ([]Stored, error) {
-	out, err := p.Command(ctx, "events", "list", "--all", "-o", "jsonl")
+	out, err := p.Ask(ctx, "events", "list", "--all", "-o", "jsonl")
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func parseAccount(out []byte) ([]Stored, error) {
 // Pending is the number of deliveries that are not finished yet, and at
 // least 1 while the gateway is still reading back what there is to do.
 func (p *Proc) Pending(ctx context.Context) (int, error) {
-	out, err := p.Command(ctx, "status", "-o", "json")
+	out, err := p.Ask(ctx, "status", "-o", "json")
 	if err != nil {
 		return 0, err
 	}
@@ -71,7 +71,7 @@ func (p *Proc) Pending(ctx context.Context) (int, error) {
 
 // Replaying is how many replays run in the gateway, which go on after a kill.
 func (p *Proc) Replaying(ctx context.Context) (int, error) {
-	out, err := p.Command(ctx, "replay", "status", "-o", "jsonl")
+	out, err := p.Ask(ctx, "replay", "status", "-o", "jsonl")
 	if err != nil {
 		return 0, err
 	}
@@ -129,7 +129,7 @@ func parsePending(out []byte) (int, error) {
 // Accepted counts, by ref, the acceptances that the gateway's audit log holds.
 // Those of the named sources are left out.
 func (p *Proc) Accepted(ctx context.Context, without ...string) (map[string]int, error) {
-	out, err := p.Command(ctx, "audit", "list", "--kind", "accepted", "--all", "-o", "jsonl")
+	out, err := p.Ask(ctx, "audit", "list", "--kind", "accepted", "--all", "-o", "jsonl")
 	if err != nil {
 		return nil, err
 	}

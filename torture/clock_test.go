@@ -160,7 +160,7 @@ func warned(r *Rig) error {
 // refusedForTime wants requests with a time in their signature refused with
 // that reason and the skew, and requests without one taken.
 func refusedForTime(ctx context.Context, r *Rig, by time.Duration) error {
-	out, err := r.Proc.Command(ctx, "refusals", "list", "--limit", "500", "-o", "jsonl")
+	out, err := r.Proc.Ask(ctx, "refusals", "list", "--limit", "500", "-o", "jsonl")
 	if err != nil {
 		return err
 	}

@@ -241,7 +241,7 @@ func (k *kept) examine(t *testing.T, p *Proc, d damage) (f findings) {
 // acknowledged: all of it right, or the damage named.
 func (k *kept) served(t *testing.T, ctx context.Context, p *Proc, d damage) (f findings) {
 	t.Helper()
-	report, checkErr := p.Command(ctx, "ledger", "check")
+	report, checkErr := p.Ask(ctx, "ledger", "check")
 	account, err := p.Account(ctx)
 	there := map[string]Stored{}
 	for _, st := range account {

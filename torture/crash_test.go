@@ -314,7 +314,7 @@ func settle(t *testing.T, r *Rig, until time.Duration, sample int) (v Verdict, r
 	resent = resend(t, r, e, sample)
 	e, err = r.Evidence(within(t, time.Minute), until)
 	must(t, err)
-	if out, err := r.Proc.Command(within(t, time.Minute), "ledger", "check"); err != nil {
+	if out, err := r.Proc.Ask(within(t, time.Minute), "ledger", "check"); err != nil {
 		t.Errorf("ledger check: %v\n%s", err, out)
 	}
 	accounted(t, r)
@@ -325,7 +325,7 @@ func settle(t *testing.T, r *Rig, until time.Duration, sample int) (v Verdict, r
 func accounted(t *testing.T, r *Rig) {
 	t.Helper()
 	ctx := within(t, 2*time.Minute)
-	if out, err := r.Proc.Command(ctx, "audit", "verify"); err != nil {
+	if out, err := r.Proc.Ask(ctx, "audit", "verify"); err != nil {
 		t.Errorf("audit verify: %v\n%s", err, out)
 	}
 	events, err := r.Proc.Account(ctx)

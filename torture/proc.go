@@ -229,6 +229,21 @@ func (p *Proc) Command(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
+// unreachable is the exit code of a command that the gateway did not answer.
+const unreachable = 8
+
+// Ask runs a command that changes nothing, again when the gateway did not answer
+// in time, until ctx ends.
+func (p *Proc) Ask(ctx context.Context, args ...string) (out []byte, err error) {
+	for {
+		out, err = p.Command(ctx, args...)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != unreachable || Wait(ctx, 200*time.Millisecond) != nil {
+			return out, err
+		}
+	}
+}
+
 // logTail is the end of the processes' own output, for error texts.
 func (p *Proc) logTail() string {
 	f, err := os.Open(p.Log)

@@ -332,7 +332,7 @@ func (d *desk) judge(kills int) (accepted, lost int) {
 // account holds that the account shows every lease that was seen as an
 // attempt.
 func (d *desk) account(id string) {
-	out, err := d.p.Command(d.t.Context(), "attempts", d.refs[id], "-o", "jsonl")
+	out, err := d.p.Ask(d.t.Context(), "attempts", d.refs[id], "-o", "jsonl")
 	if err != nil {
 		d.t.Errorf("attempts of %s: %v", id, err)
 		return

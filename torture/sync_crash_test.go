@@ -202,7 +202,7 @@ func runSync(t *testing.T, cycles int, seed uint64, lie bool) *syncRun {
 
 // open is the keys of unknown outcome that the gateway lists.
 func (s *syncRun) open() map[string]bool {
-	out, err := s.proc.Command(within(s.t, 30*time.Second), "keys", "list", "--all", "-o", "jsonl")
+	out, err := s.proc.Ask(within(s.t, 30*time.Second), "keys", "list", "--all", "-o", "jsonl")
 	must(s.t, err)
 	keys := map[string]bool{}
 	for line := range bytes.Lines(out) {
