@@ -246,6 +246,7 @@ func (r *runner) results() string { return filepath.Join(r.dir, "results.jsonl")
 func (r *runner) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, r.bin, args...)
 	cmd.Dir = filepath.Join(r.root, "torture")
+	cmd.SysProcAttr = apart()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), resultsEnv+"="+r.results(), buildsEnv+"="+r.dir, tierEnv+"="+r.tier())
