@@ -42,6 +42,7 @@ type standing struct {
 	dedupe.Claim
 	found   bool // it is in the database, or of this batch
 	staged  bool // of this batch
+	read    bool // id and answer were
 	targets []string
 	opened  []int64
 	id      string
@@ -53,7 +54,7 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	err := db.ahead(ctx, db.clock.now())
+	err := db.ahead(ctx, db.clock.now(), 0)
 	if err == nil {
 		err = db.write(ctx, b)
 	}
@@ -149,6 +150,9 @@ func query(res pgx.BatchResults, scan func(pgx.Rows) error) error {
 // decide applies results, requests and key steps, in this order, and queues
 // what they write.
 func (b *batch) decide(ctx context.Context) error {
+	if err := b.readFirst(ctx); err != nil {
+		return err
+	}
 	if err := b.finish(ctx); err != nil {
 		return err
 	}
@@ -180,8 +184,8 @@ func (b *batch) decide(ctx context.Context) error {
 
 const claimColumns = `SELECT c.key, c.ref, c.hash, c.span, c.expires,
 	ARRAY(SELECT p.target FROM {s}.pending p WHERE p.ref = c.ref ORDER BY p.target),
-	ARRAY(SELECT p.opened FROM {s}.pending p WHERE p.ref = c.ref ORDER BY p.target), e.rec
-	FROM {s}.claims c LEFT JOIN {s}.events e ON e.ref = c.ref`
+	ARRAY(SELECT p.opened FROM {s}.pending p WHERE p.ref = c.ref ORDER BY p.target)
+	FROM {s}.claims c`
 
 const readClaims = claimColumns + ` WHERE c.key = ANY($1::bytea[])`
 
@@ -215,11 +219,11 @@ func claimKeys(in *dedupe.Batch) (out [][]byte) {
 func (b *batch) readClaim(r pgx.Rows) error {
 	var (
 		s               = &standing{found: true}
-		key, hash, rec  []byte
+		key, hash       []byte
 		ref             [16]byte
 		window, expires int64
 	)
-	if err := r.Scan(&key, &ref, &hash, &window, &expires, &s.targets, &s.opened, &rec); err != nil {
+	if err := r.Scan(&key, &ref, &hash, &window, &expires, &s.targets, &s.opened); err != nil {
 		return err
 	}
 	if len(key) != len(s.Key) || len(hash) != len(s.BodyHash) {
@@ -228,15 +232,38 @@ func (b *batch) readClaim(r pgx.Rows) error {
 	copy(s.Key[:], key)
 	copy(s.BodyHash[:], hash)
 	s.Ref, s.Window, s.Expires = event.Ref(ref), time.Duration(window)*time.Millisecond, time.UnixMilli(expires)
-	if rec != nil {
-		ev, err := unpackEvent(s.Ref, rec)
-		if err != nil {
-			return err
-		}
-		s.id, s.answer = ev.ID, ev.Answer
-	}
 	b.claims[s.Key] = s
 	return nil
+}
+
+// readFirst reads what the events of standing claims were answered. It is a
+// statement of its own, with the refs in it, so that it looks into the
+// partitions of these events and no others.
+func (b *batch) readFirst(ctx context.Context) error {
+	var refs [][16]byte
+	of := map[event.Ref][]*standing{}
+	for _, s := range b.claims {
+		if s.found && !s.staged && !s.read {
+			s.read = true
+			refs = append(refs, s.Ref)
+			of[s.Ref] = append(of[s.Ref], s)
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	return b.db.each(ctx, b.conn, `SELECT ref, rec FROM {s}.events WHERE ref = ANY($1::uuid[])`, []any{once, refs}, func(r pgx.Rows) error {
+		var ref [16]byte
+		var rec []byte
+		if err := r.Scan(&ref, &rec); err != nil {
+			return err
+		}
+		ev, err := unpackEvent(event.Ref(ref), rec)
+		for _, s := range of[ev.Ref] {
+			s.id, s.answer = ev.ID, ev.Answer
+		}
+		return err
+	})
 }
 
 // find is the claim of a key if it stands.
@@ -246,6 +273,9 @@ func (b *batch) find(ctx context.Context) dedupe.Find {
 		if s == nil && !b.asked(k) {
 			b.claims[k] = &standing{}
 			if err := b.db.each(ctx, b.conn, readClaims, []any{[][]byte{k[:]}}, b.readClaim); err != nil {
+				return dedupe.Claim{}, false, err
+			}
+			if err := b.readFirst(ctx); err != nil {
 				return dedupe.Claim{}, false, err
 			}
 			s = b.claims[k]
@@ -458,6 +488,8 @@ type news struct {
 	bodyRefs                      [][16]byte
 	bodyUntil                     []int64
 	bodies                        [][]byte
+	fieldRefs                     [][16]byte
+	fields                        []int64
 	open                          openCols
 }
 
@@ -473,6 +505,9 @@ func (n *news) add(b *batch, ev *event.Event, req *dedupe.Request, keep dedupe.R
 		}
 		n.bodyRefs, n.bodies = append(n.bodyRefs, ev.Ref), append(n.bodies, body)
 		n.bodyUntil = append(n.bodyUntil, b.head.now+keep.Body.Milliseconds())
+	}
+	for _, f := range ev.Index {
+		n.fieldRefs, n.fields = append(n.fieldRefs, ev.Ref), append(n.fields, fieldHash(f.Name, f.Value))
 	}
 	for _, t := range ev.Targets {
 		d := event.Delivery{Event: ev.Ref, Target: t, State: event.Pending, DueAt: b.now, OpenedAt: b.now}
@@ -492,6 +527,9 @@ func (b *batch) writeEvents() {
 	if len(n.bodyRefs) > 0 {
 		b.queue(`INSERT INTO {s}.bodies SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[])`, n.bodyRefs, n.bodyUntil, n.bodies)
 	}
+	if len(n.fields) > 0 {
+		b.queue(`INSERT INTO {s}.fields SELECT * FROM unnest($1::bigint[], $2::uuid[]) ON CONFLICT DO NOTHING`, n.fields, n.fieldRefs)
+	}
 	n.open.write(b.work)
 	if len(b.tally) == 0 {
 		return
@@ -503,7 +541,7 @@ func (b *batch) writeEvents() {
 		last = append(last, nanos(t.LastAt))
 	}
 	b.queue(`UPDATE {s}.events e SET repeats = e.repeats + u.repeats, conflicts = e.conflicts + u.conflicts, last_at = u.last
-		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) u(ref, repeats, conflicts, last) WHERE e.ref = u.ref`, refs, repeats, conflicts, last)
+		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) u(ref, repeats, conflicts, last) WHERE e.ref = u.ref AND e.ref = ANY($1::uuid[])`, refs, repeats, conflicts, last)
 }
 
 // openCols are rows of open deliveries, by column.

@@ -19,7 +19,7 @@ const magic = "onceward postgres ledger 1\n"
 
 // copied are the tables of a backup, in the order in which they are read back.
 // What is partitioned is copied as one table.
-var copied = [...]string{"meta", "gateways", "claims", "events", "bodies", "closed", "attempts", "pending", "lanes", "blocks", "batches", "notes",
+var copied = [...]string{"meta", "gateways", "claims", "events", "bodies", "closed", "attempts", "fields", "pending", "lanes", "blocks", "batches", "notes",
 	"sync_keys", "sync_chunks"}
 
 // backupHead is what a reader must know before the tables.

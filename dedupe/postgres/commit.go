@@ -109,7 +109,7 @@ func (db *DB) again(ctx context.Context, err error) bool {
 		db.mu.Lock()
 		clear(db.parts)
 		db.mu.Unlock()
-		return db.ahead(ctx, db.clock.now()) == nil
+		return db.ahead(ctx, db.clock.now(), lead) == nil
 	}
 	return false
 }

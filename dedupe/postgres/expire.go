@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,8 +18,9 @@ const few = 5000
 // swept is how many deleted rows of a table make it worth a vacuum at once.
 const swept = 1000
 
-// Expire drops what retention and windows have ended: partitions whole, what
-// ended before or after the rest of its partition row by row.
+// Expire drops what retention and windows have ended: partitions whole. Rows
+// go one by one only where the rest of their partition stays for longer: what
+// ended less than a partition's width ago may be dropped with all of it.
 func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
 	var out dedupe.Expired
 	if err := db.usable(); err != nil {
@@ -34,7 +36,7 @@ func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
 		return out, err
 	}
 	for _, f := range [...]func(context.Context, time.Time, *dedupe.Expired) error{
-		db.expireClaims, db.carry, db.expireBodies, db.expireEvents, db.expireActs, db.expireKeys,
+		db.expireClaims, db.expireParts, db.expireLanes, db.expireActs, db.expireKeys,
 	} {
 		if err := f(ctx, now, &out); err != nil {
 			return out, fmt.Errorf("expire: %w", err)
@@ -56,10 +58,11 @@ func (db *DB) size(ctx context.Context) (n int64, err error) {
 }
 
 // sweep runs a deleting statement until it finds nothing more, few rows at a
-// time, and gives the table's space back when it was many.
+// time, and gives the table's space back when it was many. The statement has the
+// schema's name in it.
 func (db *DB) sweep(ctx context.Context, table, sql string, args ...any) (sum int64, err error) {
 	for {
-		tag, err := db.pool.Exec(ctx, db.q(sql), args...)
+		tag, err := db.pool.Exec(ctx, sql, args...)
 		if err != nil {
 			return sum, err
 		}
@@ -68,153 +71,228 @@ func (db *DB) sweep(ctx context.Context, table, sql string, args ...any) (sum in
 			break
 		}
 	}
-	if sum >= swept {
-		_, err = db.pool.Exec(ctx, db.q(`VACUUM {s}.`+table), pgx.QueryExecModeExec)
-	}
-	return sum, err
+	return sum, db.vacuum(ctx, table, sum)
 }
 
+func (db *DB) vacuum(ctx context.Context, table string, deleted int64) error {
+	if deleted < swept {
+		return nil
+	}
+	_, err := db.pool.Exec(ctx, fill(`VACUUM {s}.`+table, db.cfg.Schema), pgx.QueryExecModeExec)
+	return err
+}
+
+// expireClaims takes claims by their ends. Each statement goes on where the
+// one before ended: what an open delivery holds is looked at once.
 func (db *DB) expireClaims(ctx context.Context, now time.Time, out *dedupe.Expired) error {
-	ms := now.UnixMilli()
-	_, err := db.sweep(ctx, "claims", `DELETE FROM {s}.claims WHERE key IN (SELECT key FROM {s}.claims c WHERE expires <= $1
-		AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = c.ref AND p.opened < c.expires) ORDER BY key LIMIT $2 FOR UPDATE SKIP LOCKED)`, ms, few)
+	var sum, at int64
+	after := []byte{}
+	for {
+		var seen, gone int64
+		var last *int64
+		var key []byte
+		err := db.row(ctx, db.pool, `WITH old AS MATERIALIZED (SELECT key, ref, expires FROM {s}.claims WHERE expires <= $1 AND expires >= $2 AND (expires, key) > ($2, $3)
+				ORDER BY expires, key LIMIT $4 FOR UPDATE SKIP LOCKED),
+			gone AS (DELETE FROM {s}.claims WHERE key IN (SELECT key FROM old o WHERE NOT EXISTS
+				(SELECT FROM {s}.pending p WHERE p.ref = o.ref AND p.opened < o.expires)) RETURNING 1),
+			last AS (SELECT expires, key FROM old ORDER BY expires DESC, key DESC LIMIT 1)
+			SELECT (SELECT count(*) FROM old), (SELECT count(*) FROM gone), (SELECT expires FROM last), (SELECT key FROM last)`,
+			now.UnixMilli(), at, after, few).Scan(&seen, &gone, &last, &key)
+		if err != nil {
+			return err
+		}
+		sum += gone
+		if seen < few {
+			break
+		}
+		at, after = *last, key
+	}
+	if err := db.vacuum(ctx, "claims", sum); err != nil {
+		return err
+	}
+	return db.row(ctx, db.pool, `SELECT count(*) FROM {s}.claims WHERE expires <= $1`, now.UnixMilli()).Scan(&out.Claims)
+}
+
+// part is a partition and what of it has ended.
+type part struct {
+	lo, hi     int64
+	bodies     bool // it has a table of bodies
+	bodiesLive bool // one has not ended or is needed
+	eventsLive bool
+	due        bool // something has ended
+	overdue    bool // for as long as a partition spans
+}
+
+// of is sql with the part's tables in it: {events} is its table of events.
+func (db *DB) of(p *part, sql string) string {
+	for _, t := range parted {
+		sql = strings.ReplaceAll(sql, "{"+t+"}", "{s}."+partName(t, p.lo))
+	}
+	return fill(sql, db.cfg.Schema)
+}
+
+// first and end are the refs that the part is bounded by.
+func (p *part) first() [16]byte { return event.NewRef(uint64(p.lo), 0, 0) }
+func (p *part) end() [16]byte   { return event.NewRef(uint64(p.hi), 0, 0) }
+
+// expireParts goes through the partitions, oldest first.
+func (db *DB) expireParts(ctx context.Context, now time.Time, out *dedupe.Expired) error {
+	var parts []part
+	err := db.each(ctx, db.pool, `SELECT lo, hi, bodies FROM {s}.partitions WHERE lo <= $1 ORDER BY lo`, []any{now.UnixMilli()}, func(r pgx.Rows) error {
+		var p part
+		err := r.Scan(&p.lo, &p.hi, &p.bodies)
+		parts = append(parts, p)
+		return err
+	})
+	for i := 0; i < len(parts) && err == nil; i++ {
+		err = db.expirePart(ctx, now.UnixMilli(), &parts[i], out)
+	}
+	return err
+}
+
+func (db *DB) expirePart(ctx context.Context, now int64, p *part, out *dedupe.Expired) error {
+	if err := db.look(ctx, now, p); err != nil || !p.due {
+		return err
+	}
+	n, err := db.carry(ctx, now, p)
+	out.Carried += n
+	if err != nil || p.hi > now-behind.Milliseconds() { // it still takes rows
+		return err
+	}
+	if n > 0 {
+		if err := db.look(ctx, now, p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !p.eventsLive:
+		return db.dropPart(ctx, p, out)
+	case p.bodies && !p.bodiesLive:
+		if err := db.dropBodies(ctx, p, out); err != nil {
+			return err
+		}
+	}
+	if !p.overdue {
+		return nil
+	}
+	return db.sweepPart(ctx, now-db.width.Milliseconds(), p)
+}
+
+// look asks what of a partition has ended. Every answer is one place in an
+// index.
+func (db *DB) look(ctx context.Context, now int64, p *part) error {
+	sql := `SELECT EXISTS (SELECT FROM {events} WHERE kept + keep_meta > $1) OR EXISTS (SELECT FROM {s}.pending WHERE ref >= $3 AND ref < $4),
+		EXISTS (SELECT FROM {events} WHERE kept + keep_meta <= $1) OR EXISTS (SELECT FROM {events} WHERE keep_audit < keep_meta AND kept + keep_audit <= $1),
+		EXISTS (SELECT FROM {events} WHERE kept + keep_meta <= $2) OR EXISTS (SELECT FROM {events} WHERE keep_audit < keep_meta AND kept + keep_audit <= $2)`
+	to := []any{&p.eventsLive, &p.due, &p.overdue}
+	var bodiesDue, bodiesOverdue bool
+	if p.bodies {
+		sql += `, EXISTS (SELECT FROM {bodies} WHERE until > $1) OR EXISTS (SELECT FROM {s}.pending WHERE request >= $3 AND request < $4),
+			EXISTS (SELECT FROM {bodies} WHERE until <= $1), EXISTS (SELECT FROM {bodies} WHERE until <= $2)`
+		to = append(to, &p.bodiesLive, &bodiesDue, &bodiesOverdue)
+	}
+	rows, err := db.pool.Query(ctx, db.of(p, sql), once, now, now-db.width.Milliseconds(), p.first(), p.end())
 	if err != nil {
 		return err
 	}
-	return db.row(ctx, db.pool, `SELECT count(*) FROM {s}.claims WHERE expires <= $1`, ms).Scan(&out.Claims)
+	if err := drain(rows, func(r pgx.Rows) error { return r.Scan(to...) }); err != nil {
+		return err
+	}
+	// An empty partition in the past has nothing that could have ended.
+	p.due, p.overdue = p.due || bodiesDue || p.hi <= now && (!p.eventsLive || p.bodies && !p.bodiesLive), p.overdue || bodiesOverdue
+	return nil
 }
 
 // carry lets the retention of events whose delivery is open begin anew.
-func (db *DB) carry(ctx context.Context, now time.Time, out *dedupe.Expired) error {
-	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, db.q(`UPDATE {s}.events e SET kept = $1 WHERE e.kept + least(e.keep_body, e.keep_meta) <= $1
-			AND e.ref IN (SELECT ref FROM {s}.pending)`), now.UnixMilli())
+func (db *DB) carry(ctx context.Context, now int64, p *part) (sum int, err error) {
+	due := `SELECT p.ref FROM {s}.pending p JOIN {events} e ON e.ref = p.ref WHERE p.ref >= $2 AND p.ref < $3 AND e.kept + e.keep_meta <= $1`
+	if p.bodies {
+		due += ` UNION SELECT p.ref FROM {s}.pending p JOIN {bodies} b ON b.ref = p.request WHERE p.request >= $2 AND p.request < $3 AND b.until <= $1`
+	}
+	for {
+		var refs [][16]byte
+		rows, err := db.pool.Query(ctx, db.of(p, due+` LIMIT $4`), once, now, p.first(), p.end(), few)
+		if err != nil {
+			return sum, err
+		}
+		err = drain(rows, func(r pgx.Rows) error {
+			var ref [16]byte
+			err := r.Scan(&ref)
+			refs = append(refs, ref)
+			return err
+		})
+		if err != nil || len(refs) == 0 {
+			return sum, err
+		}
+		n, err := db.carryEvents(ctx, now, refs)
+		sum += int(n)
+		if err != nil || n == 0 || len(refs) < few {
+			return sum, err
+		}
+	}
+}
+
+func (db *DB) carryEvents(ctx context.Context, now int64, refs [][16]byte) (n int64, err error) {
+	err = db.bounded(ctx, db.cfg.Lock, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, db.q(`UPDATE {s}.events SET kept = $1 WHERE ref = ANY($2::uuid[])`), now, refs)
 		if err != nil {
 			return err
 		}
-		out.Carried = int(tag.RowsAffected())
-		_, err = tx.Exec(ctx, db.q(`UPDATE {s}.bodies b SET until = e.kept + e.keep_body FROM {s}.events e, {s}.pending p
-			WHERE p.request = b.ref AND e.ref = p.ref AND b.until <= $1`), now.UnixMilli())
+		n = tag.RowsAffected()
+		lo, hi := spanOf(refs)
+		_, err = tx.Exec(ctx, db.q(`UPDATE {s}.bodies b SET until = e.kept + e.keep_body FROM {s}.events e WHERE e.ref = ANY($2::uuid[])
+			AND b.ref = e.request AND b.until <= $1 AND b.ref >= $3 AND b.ref <= $4`), now, refs, lo, [16]byte(hi))
 		return err
 	})
+	return n, err
 }
 
-func (db *DB) expireBodies(ctx context.Context, now time.Time, out *dedupe.Expired) error {
-	parts, err := db.pastParts(ctx, now, true)
-	if err != nil {
+// sweepPart takes what ended before cut from a partition that stays.
+func (db *DB) sweepPart(ctx context.Context, cut int64, p *part) error {
+	sweep := func(table, sql string) error {
+		_, err := db.sweep(ctx, partName(table, p.lo), db.of(p, sql), once, cut, few)
 		return err
 	}
-	for _, lo := range parts {
-		name := partName("bodies", lo)
-		var left bool
-		err := db.row(ctx, db.pool, `SELECT EXISTS (SELECT FROM {s}.`+name+` b WHERE until > $1 OR EXISTS (SELECT FROM {s}.pending p WHERE p.request = b.ref))`,
-			now.UnixMilli()).Scan(&left)
+	const ended = `SELECT ref FROM {events} e WHERE kept + keep_meta <= $1 AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref) ORDER BY kept + keep_meta LIMIT $2`
+	for {
+		var n int64
+		err := db.pool.QueryRow(ctx, db.of(p, `WITH gone AS (DELETE FROM {events} WHERE ref IN (`+ended+`) RETURNING ref),
+			c AS (DELETE FROM {closed} WHERE ref IN (SELECT ref FROM gone)), a AS (DELETE FROM {attempts} WHERE ref IN (SELECT ref FROM gone)),
+			x AS (DELETE FROM {s}.blocks WHERE ref IN (SELECT ref FROM gone))
+			SELECT count(*) FROM gone`), once, cut, few).Scan(&n)
 		if err != nil {
 			return err
 		}
-		if left {
-			continue
+		if n < few {
+			break
 		}
-		if err := db.dropPart(ctx, lo, "bodies"); err != nil {
-			return err
-		}
-		out.Buckets++
 	}
-	_, err = db.sweep(ctx, "bodies", `DELETE FROM {s}.bodies WHERE ref IN (SELECT ref FROM {s}.bodies b WHERE until <= $1
-		AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.request = b.ref) ORDER BY ref LIMIT $2)`, now.UnixMilli(), few)
-	return err
-}
-
-// pastParts lists the partitions that take no more rows, those with bodies
-// only when asked.
-func (db *DB) pastParts(ctx context.Context, now time.Time, bodies bool) (out []int64, err error) {
-	err = db.each(ctx, db.pool, `SELECT lo FROM {s}.partitions WHERE hi <= $1 AND (bodies OR NOT $2) ORDER BY lo`, []any{now.UnixMilli(), bodies}, func(r pgx.Rows) error {
-		var lo int64
-		err := r.Scan(&lo)
-		out = append(out, lo)
-		return err
-	})
-	return out, err
-}
-
-// dropPart drops a partition of tables.
-func (db *DB) dropPart(ctx context.Context, lo int64, tables ...string) error {
-	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", fmt.Sprint(db.cfg.Lock.Milliseconds())); err != nil {
+	// What is kept of an event's attempts ends once: its row says so from then on.
+	for {
+		var n int64
+		err := db.pool.QueryRow(ctx, db.of(p, `WITH done AS (UPDATE {events} SET keep_audit = keep_meta WHERE ref IN (SELECT ref FROM {events} e WHERE keep_audit < keep_meta
+				AND kept + keep_audit <= $1 AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref) ORDER BY kept + keep_audit LIMIT $2) RETURNING ref),
+			a AS (DELETE FROM {attempts} WHERE ref IN (SELECT ref FROM done))
+			SELECT count(*) FROM done`), once, cut, few).Scan(&n)
+		if err != nil {
 			return err
 		}
-		sql := `UPDATE {s}.partitions SET bodies = false WHERE lo = $1`
-		if len(tables) > 1 {
-			sql = `DELETE FROM {s}.partitions WHERE lo = $1`
+		if n < few {
+			break
 		}
-		if tag, err := tx.Exec(ctx, db.q(sql), lo); err != nil || tag.RowsAffected() == 0 {
-			return err // another gateway was first
-		}
-		for _, t := range tables {
-			if _, err := tx.Exec(ctx, fill(`DROP TABLE IF EXISTS {s}.`+partName(t, lo), db.cfg.Schema)); err != nil {
-				return err
-			}
-		}
-		db.mu.Lock()
-		delete(db.parts, lo)
-		db.mu.Unlock()
+	}
+	if !p.bodies || !p.bodiesLive {
 		return nil
-	})
+	}
+	return sweep("bodies", `DELETE FROM {bodies} WHERE ref IN (SELECT ref FROM {bodies} b WHERE until <= $1
+		AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.request = b.ref) ORDER BY until LIMIT $2)`)
 }
 
-func (db *DB) expireEvents(ctx context.Context, now time.Time, out *dedupe.Expired) error {
-	ms := now.UnixMilli()
-	if err := db.expireAttempts(ctx, ms); err != nil {
-		return err
-	}
-	parts, err := db.pastParts(ctx, now, false)
-	if err != nil {
-		return err
-	}
-	for _, lo := range parts {
-		var left bool
-		err := db.row(ctx, db.pool, `SELECT EXISTS (SELECT FROM {s}.`+partName("events", lo)+` e WHERE kept + keep_meta > $1)
-			OR EXISTS (SELECT FROM {s}.pending WHERE ref >= $2 AND ref < $3)`,
-			ms, [16]byte(event.NewRef(uint64(lo), 0, 0)), [16]byte(event.NewRef(uint64(lo+db.width.Milliseconds()), 0, 0))).Scan(&left)
-		if err != nil {
-			return err
-		}
-		if left {
-			continue
-		}
-		if _, err := db.pool.Exec(ctx, db.q(`DELETE FROM {s}.blocks WHERE ref >= $1 AND ref < $2`),
-			[16]byte(event.NewRef(uint64(lo), 0, 0)), [16]byte(event.NewRef(uint64(lo+db.width.Milliseconds()), 0, 0))); err != nil {
-			return err
-		}
-		if err := db.dropPart(ctx, lo, parted[:]...); err != nil {
-			return err
-		}
-		out.Buckets++
-	}
-	return db.sweepEvents(ctx, ms)
-}
-
-// sweepEvents takes events that ended before the rest of their partition.
-func (db *DB) sweepEvents(ctx context.Context, ms int64) error {
-	_, err := db.sweep(ctx, "events", `WITH gone AS (DELETE FROM {s}.events WHERE ref IN (SELECT ref FROM {s}.events e WHERE kept + keep_meta <= $1
-			AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref) ORDER BY ref LIMIT $2) RETURNING ref),
-		c AS (DELETE FROM {s}.closed WHERE ref IN (SELECT ref FROM gone)), a AS (DELETE FROM {s}.attempts WHERE ref IN (SELECT ref FROM gone)),
-		x AS (DELETE FROM {s}.blocks WHERE ref IN (SELECT ref FROM gone))
-		DELETE FROM {s}.bodies b WHERE ref IN (SELECT ref FROM gone) AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.request = b.ref)`, ms, few)
-	if err != nil {
-		return err
-	}
-	_, err = db.sweep(ctx, "lanes", `DELETE FROM {s}.lanes WHERE (target, lane) IN (SELECT target, lane FROM {s}.lanes l
+// expireLanes drops the lanes that nothing stands in.
+func (db *DB) expireLanes(ctx context.Context, _ time.Time, _ *dedupe.Expired) error {
+	_, err := db.sweep(ctx, "lanes", db.q(`DELETE FROM {s}.lanes WHERE (target, lane) IN (SELECT target, lane FROM {s}.lanes l
 		WHERE NOT EXISTS (SELECT FROM {s}.pending p WHERE p.target = l.target AND p.lane = l.lane AND p.lane <> 0)
-		AND NOT EXISTS (SELECT FROM {s}.blocks x WHERE x.target = l.target AND x.lane = l.lane) ORDER BY target, lane LIMIT $1 FOR UPDATE SKIP LOCKED)`, few)
-	return err
-}
-
-// expireAttempts takes the attempts that are kept for less time than their
-// events.
-func (db *DB) expireAttempts(ctx context.Context, ms int64) error {
-	_, err := db.sweep(ctx, "attempts", `DELETE FROM {s}.attempts WHERE (ref, seq) IN (SELECT a.ref, a.seq FROM {s}.events e JOIN {s}.attempts a ON a.ref = e.ref
-		WHERE e.keep_audit < e.keep_meta AND e.kept + e.keep_audit <= $1 AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref) LIMIT $2)`, ms, few)
+		AND NOT EXISTS (SELECT FROM {s}.blocks x WHERE x.target = l.target AND x.lane = l.lane) ORDER BY target, lane LIMIT $1 FOR UPDATE SKIP LOCKED)`), few)
 	return err
 }
 
@@ -227,8 +305,8 @@ func (db *DB) expireActs(ctx context.Context, now time.Time, _ *dedupe.Expired) 
 	}
 	db.mu.Unlock()
 	for w, at := range sealed {
-		_, err := db.sweep(ctx, "batches", `DELETE FROM {s}.batches WHERE writer = $1 AND first_act IN (SELECT first_act FROM {s}.batches WHERE writer = $1
-			AND first_act + acts <= $2 AND at <= $3 ORDER BY first_act LIMIT $4)`, int64(w), int64(at), now.Add(-db.cfg.Retention.Audit).UnixMilli(), few)
+		_, err := db.sweep(ctx, "batches", db.q(`DELETE FROM {s}.batches WHERE writer = $1 AND first_act IN (SELECT first_act FROM {s}.batches WHERE writer = $1
+			AND first_act + acts <= $2 AND at <= $3 ORDER BY first_act LIMIT $4)`), int64(w), int64(at), now.Add(-db.cfg.Retention.Audit).UnixMilli(), few)
 		if err != nil {
 			return err
 		}
@@ -238,16 +316,16 @@ func (db *DB) expireActs(ctx context.Context, now time.Time, _ *dedupe.Expired) 
 
 // expireKeys drops the keys that are new again, and every chunk without one.
 func (db *DB) expireKeys(ctx context.Context, now time.Time, out *dedupe.Expired) error {
-	n, err := db.sweep(ctx, "sync_keys", `DELETE FROM {s}.sync_keys WHERE key IN (SELECT key FROM {s}.sync_keys WHERE state NOT IN (1, 4)
-		AND expires <= $1 ORDER BY key LIMIT $2 FOR UPDATE SKIP LOCKED)`, now.UnixMilli(), few)
+	n, err := db.sweep(ctx, "sync_keys", db.q(`DELETE FROM {s}.sync_keys WHERE key IN (SELECT key FROM {s}.sync_keys WHERE state NOT IN (1, 4)
+		AND expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)`), now.UnixMilli(), few)
 	if err != nil {
 		return err
 	}
 	out.Keys = int(n)
-	n, err = db.sweep(ctx, "sync_chunks", `DELETE FROM {s}.sync_chunks WHERE (key, token, n) IN (SELECT key, token, n FROM {s}.sync_chunks c
-		WHERE NOT EXISTS (SELECT FROM {s}.sync_keys k WHERE k.key = c.key AND k.token = c.token) LIMIT $1)`, few)
-	if err == nil && n > 0 && n < swept { // chunks are large
-		_, err = db.pool.Exec(ctx, db.q(`VACUUM {s}.sync_chunks`), pgx.QueryExecModeExec)
+	n, err = db.sweep(ctx, "sync_chunks", db.q(`DELETE FROM {s}.sync_chunks WHERE (key, token, n) IN (SELECT key, token, n FROM {s}.sync_chunks c
+		WHERE NOT EXISTS (SELECT FROM {s}.sync_keys k WHERE k.key = c.key AND k.token = c.token) LIMIT $1)`), few)
+	if err == nil && n > 0 { // chunks are large
+		err = db.vacuum(ctx, "sync_chunks", max(n, swept))
 	}
 	return err
 }

@@ -204,7 +204,7 @@ func (b *batch) lost(ctx context.Context) (map[place]*event.Delivery, error) {
 	}
 	out := map[place]*event.Delivery{}
 	err := b.db.each(ctx, b.conn, `SELECT u.ref, u.target, c.state FROM unnest($1::uuid[], $2::text[]) u(ref, target)
-		JOIN {s}.events e ON e.ref = u.ref LEFT JOIN {s}.closed c ON c.ref = u.ref AND c.target = u.target`, []any{k.refs, k.targets},
+		JOIN {s}.events e ON e.ref = u.ref AND e.ref = ANY($1::uuid[]) LEFT JOIN {s}.closed c ON c.ref = u.ref AND c.target = u.target AND c.ref = ANY($1::uuid[])`, []any{once, k.refs, k.targets},
 		func(r pgx.Rows) error {
 			var ref [16]byte
 			var target string
@@ -253,9 +253,11 @@ func (w *work) spend(refs [][16]byte) {
 	w.queue(`SELECT 1 FROM {s}.events WHERE ref = ANY($1::uuid[]) AND once ORDER BY ref FOR UPDATE`, refs)
 	w.queue(`UPDATE {s}.events e SET spent = true WHERE ref = ANY($1::uuid[]) AND once AND NOT spent
 		AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref)
-		AND NOT EXISTS (SELECT FROM {s}.closed c WHERE c.ref = e.ref AND c.state NOT IN (2, 4))`, refs)
-	w.queue(`DELETE FROM {s}.bodies b WHERE ref IN (SELECT request FROM {s}.events WHERE ref = ANY($1::uuid[]) AND spent)
-		AND NOT EXISTS (SELECT FROM {s}.events e WHERE e.request = b.ref AND e.once AND NOT e.spent)`, refs)
+		AND NOT EXISTS (SELECT FROM {s}.closed c WHERE c.ref = e.ref AND c.ref = ANY($1::uuid[]) AND c.state NOT IN (2, 4))`, refs)
+	lo, hi := spanOf(refs)
+	w.queue(`DELETE FROM {s}.bodies b WHERE ref IN (SELECT request FROM {s}.events WHERE ref = ANY($1::uuid[]) AND spent) AND b.ref >= $2 AND b.ref <= $3
+		AND NOT EXISTS (SELECT FROM {s}.events e WHERE e.request = b.ref AND e.once AND NOT e.spent AND e.ref >= $2 AND e.ref <= $4)`,
+		refs, lo, [16]byte(hi), after(hi))
 }
 
 func (m *results) changeOpen(w *work) {
@@ -345,7 +347,7 @@ func (c *attemptCols) write(w *work) {
 // takeBack ends the leases that an earlier process with this name held, and
 // records what it had on the wire.
 func (db *DB) takeBack(ctx context.Context) error {
-	if err := db.ahead(ctx, db.clock.now()); err != nil {
+	if err := db.ahead(ctx, db.clock.now(), 0); err != nil {
 		return err
 	}
 	reads := func(q *pgx.Batch) {

@@ -369,7 +369,7 @@ func (db *DB) Run(ctx context.Context) error {
 
 func (db *DB) round(ctx context.Context, slow bool) error {
 	if slow {
-		if err := db.ahead(ctx, db.clock.now()); err != nil {
+		if err := db.ahead(ctx, db.clock.now(), lead); err != nil {
 			return err
 		}
 		tag, err := db.pool.Exec(ctx, db.q(`UPDATE {s}.gateways SET heartbeat = `+databaseClock+` WHERE name = $1 AND epoch = $2`),

@@ -2,19 +2,27 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
 )
 
 // parted are the tables whose rows stand by their refs.
-var parted = [...]string{"events", "bodies", "closed", "attempts"}
+var parted = [...]string{"events", "bodies", "closed", "attempts", "fields"}
 
 // lead is how many partitions are made ahead.
 const lead = 2
+
+// once is for statements that name a partition, or whose plan must leave the
+// other partitions out: it is planned each time, with what it is given.
+const once = pgx.QueryExecModeCacheDescribe
 
 func (db *DB) partOf(t time.Time) int64 {
 	w := db.width.Milliseconds()
@@ -27,11 +35,34 @@ func bound(ms int64) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", r[:4], r[4:6], r[6:8], r[8:10], r[10:])
 }
 
-// ahead makes the partitions of now and of what comes next, unless they are
+// behind is how much earlier than an event's ref that of its request may be.
+const behind = time.Minute
+
+// spanOf is where the events with these refs and their requests stand: a
+// statement that says so leaves all other partitions alone.
+func spanOf(refs [][16]byte) (lo [16]byte, hi event.Ref) {
+	least, most := event.Ref(refs[0]), event.Ref(refs[0])
+	for _, r := range refs[1:] {
+		if ref := event.Ref(r); ref.Compare(least) < 0 {
+			least = ref
+		} else if ref.Compare(most) > 0 {
+			most = ref
+		}
+	}
+	return before(least), most
+}
+
+func before(r event.Ref) [16]byte {
+	return event.NewRef(r.Milli()-min(r.Milli(), uint64(behind.Milliseconds())), 0, 0)
+}
+
+func after(r event.Ref) [16]byte { return event.NewRef(r.Milli()+uint64(behind.Milliseconds()), 0, 0) }
+
+// ahead makes the partitions of now and of n that come next, unless they are
 // there.
-func (db *DB) ahead(ctx context.Context, now time.Time) error {
+func (db *DB) ahead(ctx context.Context, now time.Time, n int64) error {
 	first := db.partOf(now)
-	for i := range int64(1 + lead) {
+	for i := range 1 + n {
 		lo := first + i*db.width.Milliseconds()
 		db.mu.Lock()
 		have := db.parts[lo]
@@ -49,12 +80,24 @@ func (db *DB) ahead(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// bounded runs f in a transaction that waits for a lock only so long.
+func (db *DB) bounded(ctx context.Context, lock time.Duration, f func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)",
+			fmt.Sprint(db.cfg.Statement.Milliseconds()), fmt.Sprint(lock.Milliseconds()))
+		if err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
 // makePart makes one partition of every table and attaches it, which stops
 // neither readers nor writers of the others. The settings' row serialises
 // those who do so at once.
 func (db *DB) makePart(ctx context.Context, lo int64) error {
 	hi := lo + db.width.Milliseconds()
-	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+	return db.bounded(ctx, db.cfg.Lock, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, db.q(`SELECT 1 FROM {s}.meta FOR UPDATE`)); err != nil {
 			return err
 		}
@@ -75,20 +118,83 @@ func attachParts(ctx context.Context, tx pgx.Tx, schema string, lo, hi int64) er
 }
 
 func attach(ctx context.Context, tx pgx.Tx, schema string, lo, hi int64) error {
+	sql := ""
 	for _, t := range parted {
 		name := partName(t, lo)
-		for _, sql := range [...]string{
-			fmt.Sprintf(`CREATE TABLE {s}.%s (LIKE {s}.%s INCLUDING ALL)`, name, t),
-			fmt.Sprintf(`ALTER TABLE {s}.%s ATTACH PARTITION {s}.%s FOR VALUES FROM ('%s') TO ('%s')`, t, name, bound(lo), bound(hi)),
-		} {
-			if _, err := tx.Conn().PgConn().Exec(ctx, fill(sql, schema)).ReadAll(); err != nil {
-				return err
-			}
-		}
+		sql += fmt.Sprintf(`CREATE TABLE {s}.%s (LIKE {s}.%s INCLUDING ALL); ALTER TABLE {s}.%s ATTACH PARTITION {s}.%s FOR VALUES FROM ('%s') TO ('%s');`,
+			name, t, t, name, bound(lo), bound(hi))
 	}
-	return nil
+	_, err := tx.Conn().PgConn().Exec(ctx, fill(sql, schema)).ReadAll()
+	return err
 }
 
 func partName(table string, lo int64) string {
 	return table + "_p" + time.UnixMilli(lo).UTC().Format("2006010215")
+}
+
+// What a drop waits for its lock at a time, and how often it tries. Whatever
+// uses the table meanwhile waits behind it, and no longer than that.
+const (
+	dropWait  = 100 * time.Millisecond
+	dropTries = 20
+)
+
+// dropBodies drops a partition's bodies.
+func (db *DB) dropBodies(ctx context.Context, p *part, out *dedupe.Expired) error {
+	dropped, err := db.drop(ctx, p, "bodies", `UPDATE {s}.partitions SET bodies = false WHERE lo = $1`)
+	if dropped {
+		p.bodies = false
+		out.Buckets++
+	}
+	return err
+}
+
+// dropPart drops a partition of all tables, one after the other: no lock is
+// held while another is waited for. Its events go last, so that what a kill
+// cuts is gone on with.
+func (db *DB) dropPart(ctx context.Context, p *part, out *dedupe.Expired) error {
+	if _, err := db.pool.Exec(ctx, db.q(`DELETE FROM {s}.blocks WHERE ref >= $1 AND ref < $2`), p.first(), p.end()); err != nil {
+		return err
+	}
+	for _, t := range [...]string{"bodies", "attempts", "fields", "closed", "events"} {
+		note := `UPDATE {s}.partitions SET bodies = false WHERE lo = $1`
+		if t == "events" {
+			note = `DELETE FROM {s}.partitions WHERE lo = $1`
+		}
+		if dropped, err := db.drop(ctx, p, t, note); err != nil || !dropped {
+			return err
+		}
+	}
+	db.mu.Lock()
+	delete(db.parts, p.lo)
+	db.mu.Unlock()
+	out.Buckets++
+	return nil
+}
+
+// drop drops one table of a partition and notes it. A table that is always
+// just read stays until the next time.
+func (db *DB) drop(ctx context.Context, p *part, table, note string) (bool, error) {
+	name := partName(table, p.lo)
+	for range dropTries {
+		err := db.bounded(ctx, dropWait, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, fill(`DROP TABLE IF EXISTS {s}.`+name, db.cfg.Schema), pgx.QueryExecModeExec); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, db.q(note), p.lo)
+			return err
+		})
+		var pg *pgconn.PgError
+		if err == nil || !errors.As(err, &pg) || pg.Code != "55P03" && pg.Code != "40P01" {
+			return err == nil, err
+		}
+		t := time.NewTimer(dropWait/2 + time.Duration(rand.Int64N(int64(dropWait))))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	db.cfg.Log.Warn("a partition is not dropped yet: something reads it all the time", "partition", name)
+	return false, nil
 }

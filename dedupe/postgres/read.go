@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,7 +35,15 @@ type stored struct {
 	once  bool
 }
 
-const eventFields = `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, e.spent OR NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request), e.once`
+// eventFields are an event's columns, where lo and hi are parameters that bound
+// the refs of its request.
+func eventFields(lo, hi string) string {
+	return `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, ` + bodyGone(lo, hi) + `, e.once`
+}
+
+func bodyGone(lo, hi string) string {
+	return `e.spent OR NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request AND b.ref >= ` + lo + ` AND b.ref <= ` + hi + `)`
+}
 
 // scanEvent reads a row of eventFields. A row that a filter left out has no
 // record.
@@ -63,7 +72,7 @@ func (db *DB) find(ctx context.Context, q querier, ref event.Ref) (stored, error
 	if err := db.usable(); err != nil {
 		return stored{}, err
 	}
-	s, _, err := scanEvent(db.row(ctx, q, `SELECT `+eventFields+` FROM {s}.events e WHERE e.ref = $1`, [16]byte(ref)))
+	s, _, err := scanEvent(db.row(ctx, q, `SELECT `+eventFields("$2", "$1")+` FROM {s}.events e WHERE e.ref = $1`, [16]byte(ref), before(ref)))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, db.absent(ctx, q, ref)
@@ -104,7 +113,7 @@ func (db *DB) deliveries(ctx context.Context, q querier, recs []*dedupe.Record) 
 	err := db.each(ctx, q, `SELECT ref, target, gen, -1::smallint, new_key, attempts, opened, updated, due, last_status, last_error, CASE WHEN owner = 0 THEN 0 ELSE lease_until END
 		FROM {s}.pending WHERE ref = ANY($1::uuid[]) UNION ALL
 		SELECT ref, target, gen, state, new_key, attempts, opened, updated, 0, last_status, last_error, 0 FROM {s}.closed WHERE ref = ANY($1::uuid[])`,
-		[]any{refs}, func(r pgx.Rows) error {
+		[]any{once, refs}, func(r pgx.Rows) error {
 			var (
 				ref                                   [16]byte
 				gen                                   int32
@@ -153,7 +162,8 @@ func (db *DB) load(ctx context.Context, q querier, ref event.Ref) (dedupe.Loaded
 		return dedupe.Loaded{}, err
 	}
 	var rec, body []byte
-	err := db.row(ctx, q, `SELECT e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request AND NOT e.spent WHERE e.ref = $1`, [16]byte(ref)).Scan(&rec, &body)
+	err := db.row(ctx, q, `SELECT e.rec, b.data FROM {s}.events e LEFT JOIN {s}.bodies b ON b.ref = e.request AND b.ref >= $2 AND b.ref <= $1 AND NOT e.spent
+		WHERE e.ref = $1`, [16]byte(ref), before(ref)).Scan(&rec, &body)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return dedupe.Loaded{}, db.absent(ctx, q, ref)
@@ -215,13 +225,16 @@ func (db *DB) Lookup(ctx context.Context, sources []string, id string) ([]event.
 	}
 	framed, _ := dedupe.FrameID(id)
 	var out []event.Ref
-	err := db.each(ctx, db.pool, `SELECT ref FROM {s}.events WHERE id = $1 AND id <> '' AND source = ANY($2::text[]) ORDER BY ref DESC`,
-		[]any{[]byte(framed), sources}, func(r pgx.Rows) error {
-			var ref [16]byte
-			err := r.Scan(&ref)
-			out = append(out, event.Ref(ref))
-			return err
-		})
+	spans, err := db.spans(ctx, db.pool, time.Time{}, newest)
+	for i := 0; i < len(spans) && err == nil; i++ {
+		err = db.each(ctx, db.pool, `SELECT ref FROM {s}.events WHERE id = $1 AND id <> '' AND source = ANY($2::text[]) AND ref >= $3 AND ref < $4 ORDER BY ref DESC`,
+			[]any{once, []byte(framed), sources, spans[i].lo, spans[i].hi}, func(r pgx.Rows) error {
+				var ref [16]byte
+				err := r.Scan(&ref)
+				out = append(out, event.Ref(ref))
+				return err
+			})
+	}
 	return out, err
 }
 
@@ -234,70 +247,6 @@ func parseCursor(s string) (event.Ref, error) {
 		return ref, fmt.Errorf("cursor %q: %w", s, err)
 	}
 	return ref, nil
-}
-
-// newest is the ref above all.
-var newest = [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
-// scan shows f records older than before, all when it is zero, newest first,
-// until f says no or limit records were looked at. next is where it ended, zero
-// when there is nothing more.
-func (db *DB) scan(ctx context.Context, q querier, flt dedupe.Filter, before event.Ref, limit int, f func(*stored) (bool, error)) (next event.Ref, err error) {
-	if err := db.usable(); err != nil {
-		return next, err
-	}
-	for seen, chunk := 0, 128; seen < limit; chunk = min(chunk*4, maxScan) {
-		chunk = min(chunk, limit-seen)
-		page, last, n, err := db.chunk(ctx, q, flt, before, chunk)
-		if err != nil {
-			return next, err
-		}
-		for i := range page {
-			more, err := f(&page[i])
-			if err != nil {
-				return next, err
-			}
-			if !more {
-				return page[i].Event.Ref, nil
-			}
-		}
-		if n < chunk {
-			return event.Ref{}, nil
-		}
-		seen, before = seen+n, last
-	}
-	return before, nil
-}
-
-// chunk reads up to n events before a ref, those whole that the filter's
-// columns select. last is the oldest looked at, of got in all.
-func (db *DB) chunk(ctx context.Context, q querier, flt dedupe.Filter, before event.Ref, n int) (out []stored, last event.Ref, got int, err error) {
-	top := newest
-	if !before.IsZero() {
-		top = before
-	}
-	framed, _ := dedupe.FrameID(flt.ID)
-	sql := `SELECT e.ref, e.batch, e.repeats, e.conflicts, e.last_at, CASE WHEN ($3 = '' OR e.source = $3) AND ($4 = ''::bytea OR e.id = $4) THEN e.rec END,
-		e.spent OR NOT EXISTS (SELECT FROM {s}.bodies b WHERE b.ref = e.request), e.once FROM {s}.events e WHERE e.ref < $1 ORDER BY e.ref DESC LIMIT $2`
-	if flt.ID != "" && flt.Source != "" { // by the index
-		sql = `SELECT ` + eventFields + ` FROM {s}.events e WHERE e.ref < $1 AND e.id = $4 AND e.id <> '' AND e.source = $3 ORDER BY e.ref DESC LIMIT $2`
-	}
-	err = db.each(ctx, q, sql, []any{top, n, flt.Source, []byte(framed)}, func(r pgx.Rows) error {
-		s, left, err := scanEvent(r)
-		got, last = got+1, s.Event.Ref
-		if err == nil && !left && flt.MatchEvent(&s.Event) {
-			out = append(out, s)
-		}
-		return err
-	})
-	if err != nil || len(out) == 0 {
-		return nil, last, got, err
-	}
-	recs := make([]*dedupe.Record, len(out))
-	for i := range out {
-		recs[i] = &out[i].Record
-	}
-	return out, last, got, db.deliveries(ctx, q, recs)
 }
 
 // Events lists events, newest first.
@@ -364,17 +313,16 @@ func (db *DB) Stats(ctx context.Context) (dedupe.Stats, error) {
 		return st, err
 	}
 	now := db.clock.now()
-	err := db.each(ctx, db.pool, `SELECT target, sum(open)::bigint, sum(leased)::bigint, sum(dead)::bigint, sum(behind)::bigint, sum(blocked)::bigint, max(oldest)::bigint FROM (
-		SELECT target, count(*) AS open, count(*) FILTER (WHERE owner <> 0 AND lease_until > $1) AS leased, 0 AS dead,
+	err := db.each(ctx, db.pool, `SELECT target, sum(open)::bigint, sum(leased)::bigint, sum(behind)::bigint, sum(blocked)::bigint, max(oldest)::bigint FROM (
+		SELECT target, count(*) AS open, count(*) FILTER (WHERE owner <> 0 AND lease_until > $1) AS leased,
 			count(*) FILTER (WHERE lane <> 0) - count(DISTINCT lane) FILTER (WHERE lane <> 0 AND NOT EXISTS (SELECT FROM {s}.blocks x WHERE x.target = p.target AND x.lane = p.lane)) AS behind,
 			0 AS blocked, min(opened) AS oldest FROM {s}.pending p GROUP BY target
-		UNION ALL SELECT target, 0, 0, count(*), 0, 0, 0 FROM {s}.closed WHERE state = 3 GROUP BY target
-		UNION ALL SELECT target, 0, 0, 0, 0, count(DISTINCT lane), 0 FROM {s}.blocks GROUP BY target) u GROUP BY target`,
+		UNION ALL SELECT target, 0, 0, 0, count(DISTINCT lane), 0 FROM {s}.blocks GROUP BY target) u GROUP BY target`,
 		[]any{now.UnixMilli()}, func(r pgx.Rows) error {
 			var name string
 			var open, oldest int64
 			var t dedupe.TargetStats
-			err := r.Scan(&name, &open, &t.Leased, &t.Dead, &t.Behind, &t.BlockedKeys, &oldest)
+			err := r.Scan(&name, &open, &t.Leased, &t.Behind, &t.BlockedKeys, &oldest)
 			t.Pending, t.Oldest = open-t.Leased, fromMillis(oldest)
 			st.Targets[name] = t
 			return err
@@ -382,7 +330,28 @@ func (db *DB) Stats(ctx context.Context) (dedupe.Stats, error) {
 	if err != nil {
 		return st, err
 	}
+	if err := db.countDead(ctx, &st); err != nil {
+		return st, err
+	}
 	return st, db.totals(ctx, &st)
+}
+
+// countDead counts the dead letters of every target.
+func (db *DB) countDead(ctx context.Context, st *dedupe.Stats) error {
+	spans, err := db.spans(ctx, db.pool, time.Time{}, newest)
+	for i := 0; i < len(spans) && err == nil; i++ {
+		err = db.each(ctx, db.pool, `SELECT target, count(*) FROM {s}.closed WHERE state = 3 AND ref >= $1 AND ref < $2 GROUP BY target`,
+			[]any{once, spans[i].lo, spans[i].hi}, func(r pgx.Rows) error {
+				var name string
+				var n int64
+				err := r.Scan(&name, &n)
+				t := st.Targets[name]
+				t.Dead += n
+				st.Targets[name] = t
+				return err
+			})
+	}
+	return err
 }
 
 func (db *DB) totals(ctx context.Context, st *dedupe.Stats) error {

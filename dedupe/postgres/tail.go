@@ -129,7 +129,7 @@ func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]eve
 	var recs []*dedupe.Record
 	var last event.Ref // that was looked at
 	seen := 0
-	err := db.each(ctx, db.pool, `SELECT `+eventFields+` FROM {s}.events e WHERE e.ref >= $1 ORDER BY e.ref LIMIT $2`, []any{[16]byte(from), maxScan}, func(r pgx.Rows) error {
+	scan := func(r pgx.Rows) error {
 		if len(recs) == limit {
 			return nil
 		}
@@ -144,7 +144,13 @@ func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]eve
 		s.After = joinCursor(at)
 		recs = append(recs, &s.Record)
 		return nil
-	})
+	}
+	spans, err := db.spans(ctx, db.pool, from.Time(), newest)
+	for i := len(spans) - 1; i >= 0 && err == nil && len(recs) < limit && seen < maxScan; i-- {
+		lo, hi := spans[i].lo, spans[i].hi
+		err = db.each(ctx, db.pool, `SELECT `+eventFields("$4", "$3")+` FROM {s}.events e WHERE e.ref >= $1 AND e.ref >= $5 AND e.ref < $3 ORDER BY e.ref LIMIT $2`,
+			[]any{once, [16]byte(from), maxScan - seen, hi, before(lo), lo}, scan)
+	}
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func deliveriesOf(db *DB, events ...event.Ref) func(*pgx.Batch) {
 		q.Queue(db.q(`SELECT `+openFields+` FROM {s}.pending WHERE ref = ANY($1::uuid[]) ORDER BY ref, target FOR UPDATE`), refs)
 		q.Queue(db.q(`SELECT ref, target, gen, state, new_key, attempts, opened, updated, last_status, last_error FROM {s}.closed WHERE ref = ANY($1::uuid[])
 			ORDER BY ref, target FOR UPDATE`), refs)
-		q.Queue(db.q(`SELECT u.ref, e.ref IS NULL FROM unnest($1::uuid[]) u(ref) LEFT JOIN {s}.events e ON e.ref = u.ref`), refs)
+		q.Queue(db.q(`SELECT u.ref, e.ref IS NULL FROM unnest($1::uuid[]) u(ref) LEFT JOIN {s}.events e ON e.ref = u.ref AND e.ref = ANY($1::uuid[])`), refs)
 	}
 }
 
