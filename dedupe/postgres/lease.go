@@ -28,7 +28,7 @@ const free = `(p.lane = 0 OR NOT EXISTS (SELECT FROM {s}.pending o WHERE o.targe
 const leaseSQL = `WITH n AS MATERIALIZED (SELECT ` + nowSQL + ` AS now), due AS (SELECT p.ref, p.target FROM {s}.pending p
 	WHERE p.target = $2 AND p.next_at <= (SELECT now FROM n) AND ` + free + ` ORDER BY p.next_at, p.ref LIMIT $3 FOR UPDATE OF p SKIP LOCKED)
 	UPDATE {s}.pending p SET token = p.token + 1, owner = $4, lease_until = n.now + $5, next_at = n.now + $5 FROM due, n
-	WHERE p.ref = due.ref AND p.target = due.target
+	WHERE p.ref = due.ref AND p.target = due.target AND p.ref = ANY(ARRAY(SELECT ref FROM due))
 	RETURNING p.ref, p.gen, p.new_key, p.attempts, p.due, p.opened, p.token, p.lease_until, p.size`
 
 const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane = 0),

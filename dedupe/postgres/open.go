@@ -134,6 +134,8 @@ type DB struct {
 	inject error
 	sealed map[uint64]uint64 // by writer: acts before it may be dropped
 	known  []string          // targets as last read
+	disk   int64             // bytes of the database, at diskAt
+	diskAt time.Time
 }
 
 var _ dedupe.Ledger = (*DB)(nil)

@@ -337,6 +337,26 @@ func (db *DB) Stats(ctx context.Context) (dedupe.Stats, error) {
 	return st, db.totals(ctx, &st)
 }
 
+// sizeFor is how long the size of the database is taken to be what it was: to
+// find it out, the server asks for the size of every file.
+const sizeFor = 30 * time.Second
+
+func (db *DB) diskSize(ctx context.Context) (int64, error) {
+	db.mu.Lock()
+	size, at := db.disk, db.diskAt
+	db.mu.Unlock()
+	if !at.IsZero() && time.Since(at) < sizeFor {
+		return size, nil
+	}
+	if err := db.pool.QueryRow(ctx, `SELECT pg_database_size(current_database())`).Scan(&size); err != nil {
+		return 0, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.disk, db.diskAt = size, time.Now()
+	return size, nil
+}
+
 // countDead counts the dead letters of every target.
 func (db *DB) countDead(ctx context.Context, st *dedupe.Stats) error {
 	spans, err := db.spans(ctx, db.pool, time.Time{}, newest)
@@ -362,9 +382,11 @@ func (db *DB) totals(ctx context.Context, st *dedupe.Stats) error {
 	err := db.row(ctx, db.pool, `SELECT (SELECT sum(accepted)::bigint FROM {s}.gateways), g.last_ref, g.batches,
 		(SELECT count(*) FROM {s}.sync_keys WHERE state IN (1, 4) AND state = 1 AND until > $2),
 		(SELECT count(*) FROM {s}.sync_keys WHERE state IN (1, 4) AND (state = 4 OR until <= $2)),
-		(SELECT min(claimed) FROM {s}.sync_keys WHERE state IN (1, 4) AND (state = 4 OR until <= $2)),
-		pg_database_size(current_database()) FROM {s}.gateways g WHERE name = $1`, db.cfg.Name, now.UnixMilli()).
-		Scan(&st.Events, &last, &st.Batches, &st.Keys.InFlight, &st.Keys.Unknown, &oldest, &st.SizeBytes)
+		(SELECT min(claimed) FROM {s}.sync_keys WHERE state IN (1, 4) AND (state = 4 OR until <= $2)) FROM {s}.gateways g WHERE name = $1`, db.cfg.Name, now.UnixMilli()).
+		Scan(&st.Events, &last, &st.Batches, &st.Keys.InFlight, &st.Keys.Unknown, &oldest)
+	if err == nil {
+		st.SizeBytes, err = db.diskSize(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
