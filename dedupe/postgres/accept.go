@@ -506,8 +506,8 @@ func (n *news) add(b *batch, ev *event.Event, req *dedupe.Request, keep dedupe.R
 		n.bodyRefs, n.bodies = append(n.bodyRefs, ev.Ref), append(n.bodies, body)
 		n.bodyUntil = append(n.bodyUntil, b.head.now+keep.Body.Milliseconds())
 	}
-	for _, f := range ev.Index {
-		n.fieldRefs, n.fields = append(n.fieldRefs, ev.Ref), append(n.fields, fieldHash(f.Name, f.Value))
+	for _, hash := range fieldHashes(ev) {
+		n.fieldRefs, n.fields = append(n.fieldRefs, ev.Ref), append(n.fields, hash)
 	}
 	for _, t := range ev.Targets {
 		d := event.Delivery{Event: ev.Ref, Target: t, State: event.Pending, DueAt: b.now, OpenedAt: b.now}
@@ -528,7 +528,7 @@ func (b *batch) writeEvents() {
 		b.queue(`INSERT INTO {s}.bodies SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[])`, n.bodyRefs, n.bodyUntil, n.bodies)
 	}
 	if len(n.fields) > 0 {
-		b.queue(`INSERT INTO {s}.fields SELECT * FROM unnest($1::bigint[], $2::uuid[]) ON CONFLICT DO NOTHING`, n.fields, n.fieldRefs)
+		b.queue(`INSERT INTO {s}.fields SELECT * FROM unnest($1::bigint[], $2::uuid[])`, n.fields, n.fieldRefs)
 	}
 	n.open.write(b.work)
 	if len(b.tally) == 0 {

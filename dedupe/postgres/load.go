@@ -183,6 +183,9 @@ func (l *Loader) stage(m dedupe.Moved) error {
 		l.add("events", 256+len(rec), l.at(ev.Ref), ev.Source, []byte(ev.ID), m.Batch, [16]byte(ev.Body.Request), m.Kept.UnixMilli(),
 			m.Keep.Body.Milliseconds(), m.Keep.Meta.Milliseconds(), m.Keep.Audit.Milliseconds(), m.Keep.Once && ev.Body.Length > 0, m.BodyGone,
 			int64(m.Tally.Repeats), int64(m.Tally.Conflicts), nanos(m.Tally.LastAt), rec)
+		for _, hash := range fieldHashes(ev) {
+			l.add("fields", 64, hash, [16]byte(ev.Ref))
+		}
 	case *dedupe.MovedDelivery:
 		return l.delivery(&m.Delivery)
 	case *dedupe.MovedAttempt:
@@ -247,6 +250,7 @@ var loaded = [...]struct {
 	{"claims", []string{"key", "ref", "hash", "span", "expires"}},
 	{"bodies", []string{"ref", "until", "data"}},
 	{"events", []string{"ref", "source", "id", "batch", "request", "kept", "keep_body", "keep_meta", "keep_audit", "once", "spent", "repeats", "conflicts", "last_at", "rec"}},
+	{"fields", []string{"hash", "ref"}},
 	{"pending", []string{"ref", "target", "request", "gen", "new_key", "attempts", "opened", "updated", "due", "next_at", "last_status", "last_error", "size", "once", "ord",
 		"lane", "pos", "token", "owner", "lease_until", "begun", "begun_token", "begun_by"}},
 	{"closed", []string{"ref", "target", "gen", "state", "new_key", "attempts", "opened", "updated", "last_status", "last_error"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -169,4 +170,14 @@ func fieldHash(name, value string) int64 {
 	b := binary.AppendUvarint(nil, uint64(len(name)))
 	sum := sha256.Sum256(append(append(b, name...), value...))
 	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// fieldHashes are those of an event's indexed fields, each once.
+func fieldHashes(ev *event.Event) (out []int64) {
+	for _, f := range ev.Index {
+		if hash := fieldHash(f.Name, f.Value); !slices.Contains(out, hash) {
+			out = append(out, hash)
+		}
+	}
+	return out
 }
