@@ -75,7 +75,7 @@ var homes = map[string][]string{
 	"golang.org/x/net/":                   {"forward", "receiver", "gateway"},
 	"pgregory.net/rapid":                  {"dedupe/ledgertest"},
 	"github.com/jackc/pgx/":               {"dedupe/postgres"},
-	"github.com/prometheus/client_golang": {"trace", "dedupe", "dedupe/badgerdb", "receiver", "forward", "audit", "admin", "gateway"},
+	"github.com/prometheus/client_golang": {"trace", "dedupe", "dedupe/badgerdb", "dedupe/postgres", "receiver", "forward", "audit", "admin", "gateway"},
 }
 
 // source is one Go file of the module.

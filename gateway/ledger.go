@@ -47,7 +47,7 @@ func (g *Gateway) openLedger(ctx context.Context) (ledger, error) {
 		return db, nil
 	case driverPostgres:
 		engine := shared(cfg, g.log)
-		engine.Migrate, engine.ResumeDeliveries = cfg.Store.Migrate || g.opts.Migrate, g.opts.ResumeDeliveries
+		engine.Migrate, engine.ResumeDeliveries, engine.Registerer = cfg.Store.Migrate || g.opts.Migrate, g.opts.ResumeDeliveries, g.opts.Registry
 		db, err := postgres.Open(ctx, engine)
 		if err != nil {
 			return nil, noLedger{err}

@@ -24,5 +24,14 @@ func (db *DB) MakePart(ctx context.Context, at time.Time) error {
 	return db.makePart(ctx, db.partOf(at))
 }
 
+// Measure reads the figures of the database.
+func (db *DB) Measure(ctx context.Context) error { return db.measure(ctx) }
+
+// ExpireInTurn runs retention if it is due.
+func (db *DB) ExpireInTurn(ctx context.Context) (bool, error) { return db.expireInTurn(ctx) }
+
+// Schema is where the ledger stands.
+func (db *DB) Schema() string { return db.cfg.Schema }
+
 // Writer is the gateway's ID in its refs.
 func (db *DB) Writer() uint64 { return db.writer }

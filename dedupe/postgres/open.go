@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -45,6 +46,7 @@ type Config struct {
 	Retention       dedupe.Retention // defaults for requests that name none
 	Now             func() time.Time // the wall clock; nil = the database's
 	Log             *slog.Logger
+	Registerer      prometheus.Registerer // nil keeps the figures to itself
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
@@ -125,6 +127,8 @@ type DB struct {
 	wakes  wakes
 	filled sync.Map // statements with the schema's name in them
 
+	metrics *metrics
+
 	holdTill, holdMark time.Time // expiry waits until; claims that stood then stand
 
 	mu     sync.Mutex // guards the rest
@@ -166,6 +170,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool.Close()
 		return nil, err
 	}
+	db.metrics = newMetrics(db, cfg.Registerer)
 	return db, nil
 }
 
@@ -351,6 +356,11 @@ func (db *DB) Close() error {
 // gateways opened, until ctx ends or another process has taken the gateway's
 // name, which is dedupe.ErrFatal.
 func (db *DB) Run(ctx context.Context) error {
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	background.Go(func() { db.runBackground(ctx) })
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for beat := 0; ; beat++ {

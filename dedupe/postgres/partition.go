@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -132,16 +133,16 @@ func partName(table string, lo int64) string {
 	return table + "_p" + time.UnixMilli(lo).UTC().Format("2006010215")
 }
 
-// What a drop waits for its lock at a time, and how often it tries. Whatever
-// uses the table meanwhile waits behind it, and no longer than that.
+// What a drop waits for each lock at a time, and how often it tries. Whatever
+// uses a table meanwhile waits behind it, and no longer than that.
 const (
-	dropWait  = 100 * time.Millisecond
+	dropWait  = 50 * time.Millisecond
 	dropTries = 20
 )
 
 // dropBodies drops a partition's bodies.
 func (db *DB) dropBodies(ctx context.Context, p *part, out *dedupe.Expired) error {
-	dropped, err := db.drop(ctx, p, "bodies", `UPDATE {s}.partitions SET bodies = false WHERE lo = $1`)
+	dropped, err := db.drop(ctx, p, `UPDATE {s}.partitions SET bodies = false WHERE lo = $1`, "bodies")
 	if dropped {
 		p.bodies = false
 		out.Buckets++
@@ -149,36 +150,31 @@ func (db *DB) dropBodies(ctx context.Context, p *part, out *dedupe.Expired) erro
 	return err
 }
 
-// dropPart drops a partition of all tables, one after the other: no lock is
-// held while another is waited for. Its events go last, so that what a kill
-// cuts is gone on with.
+// dropPart drops a partition of all tables.
 func (db *DB) dropPart(ctx context.Context, p *part, out *dedupe.Expired) error {
 	if _, err := db.pool.Exec(ctx, db.q(`DELETE FROM {s}.blocks WHERE ref >= $1 AND ref < $2`), p.first(), p.end()); err != nil {
 		return err
 	}
-	for _, t := range [...]string{"bodies", "attempts", "fields", "closed", "events"} {
-		note := `UPDATE {s}.partitions SET bodies = false WHERE lo = $1`
-		if t == "events" {
-			note = `DELETE FROM {s}.partitions WHERE lo = $1`
-		}
-		if dropped, err := db.drop(ctx, p, t, note); err != nil || !dropped {
-			return err
-		}
+	dropped, err := db.drop(ctx, p, `DELETE FROM {s}.partitions WHERE lo = $1`, parted[:]...)
+	if dropped {
+		db.mu.Lock()
+		delete(db.parts, p.lo)
+		db.mu.Unlock()
+		out.Buckets++
 	}
-	db.mu.Lock()
-	delete(db.parts, p.lo)
-	db.mu.Unlock()
-	out.Buckets++
-	return nil
+	return err
 }
 
-// drop drops one table of a partition and notes it. A table that is always
+// drop drops tables of a partition and notes it, in one transaction. What is
 // just read stays until the next time.
-func (db *DB) drop(ctx context.Context, p *part, table, note string) (bool, error) {
-	name := partName(table, p.lo)
+func (db *DB) drop(ctx context.Context, p *part, note string, tables ...string) (bool, error) {
+	var sql []string
+	for _, t := range tables {
+		sql = append(sql, `{s}.`+partName(t, p.lo))
+	}
 	for range dropTries {
 		err := db.bounded(ctx, dropWait, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, fill(`DROP TABLE IF EXISTS {s}.`+name, db.cfg.Schema), pgx.QueryExecModeExec); err != nil {
+			if _, err := tx.Exec(ctx, fill(`DROP TABLE IF EXISTS `+strings.Join(sql, ", "), db.cfg.Schema), pgx.QueryExecModeExec); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, db.q(note), p.lo)
@@ -188,13 +184,13 @@ func (db *DB) drop(ctx context.Context, p *part, table, note string) (bool, erro
 		if err == nil || !errors.As(err, &pg) || pg.Code != "55P03" && pg.Code != "40P01" {
 			return err == nil, err
 		}
-		t := time.NewTimer(dropWait/2 + time.Duration(rand.Int64N(int64(dropWait))))
+		t := time.NewTimer(dropWait + time.Duration(rand.Int64N(int64(2*dropWait))))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
 	}
-	db.cfg.Log.Warn("a partition is not dropped yet: something reads it all the time", "partition", name)
+	db.cfg.Log.Warn("a partition is not dropped yet: something reads it all the time", "partition", partName(tables[0], p.lo))
 	return false, nil
 }

@@ -17,9 +17,10 @@ type Cluster struct {
 	Bin string // where the programs of PostgreSQL are
 	Dir string // of its socket, its log and its data
 
-	attr *syscall.SysProcAttr
-	cmd  *exec.Cmd
-	log  *os.File
+	settings []string
+	attr     *syscall.SysProcAttr
+	cmd      *exec.Cmd
+	log      *os.File
 }
 
 // installed is where the newest installed version's programs are.
@@ -31,8 +32,9 @@ func installed() (bin string, err error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// Start makes a server and starts it.
-func Start() (*Cluster, error) {
+// Start makes a server and starts it, with settings that are given as name=value.
+// Without any it is fast and survives its own crash, not the machine's.
+func Start(settings ...string) (*Cluster, error) {
 	bin, err := installed()
 	if err != nil {
 		return nil, err
@@ -41,7 +43,7 @@ func Start() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Bin: bin, Dir: dir, attr: &syscall.SysProcAttr{}}
+	c := &Cluster{Bin: bin, Dir: dir, settings: settings, attr: &syscall.SysProcAttr{}}
 	if err := c.init(); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -79,8 +81,11 @@ func (c *Cluster) Restart() error {
 		return err
 	}
 	c.log = log
-	c.cmd = exec.Command(filepath.Join(c.Bin, "postgres"), "-D", c.data(), "-k", c.Dir, "-h", "",
-		"-c", "fsync=off", "-c", "max_connections=90", "-c", "max_locks_per_transaction=512")
+	args := []string{"-D", c.data(), "-k", c.Dir, "-h", ""}
+	for _, s := range append([]string{"fsync=off", "full_page_writes=off", "jit=off", "max_connections=90", "max_locks_per_transaction=512"}, c.settings...) {
+		args = append(args, "-c", s)
+	}
+	c.cmd = exec.Command(filepath.Join(c.Bin, "postgres"), args...)
 	c.cmd.SysProcAttr, c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr = c.attr, c.Dir, log, log
 	if err := c.cmd.Start(); err != nil {
 		return err

@@ -77,9 +77,9 @@ func URL(t TB) string {
 }
 
 // Own starts a server of the test's own, which it may stop and start.
-func Own(t TB) *Cluster {
+func Own(t TB, settings ...string) *Cluster {
 	t.Helper()
-	c, err := Start()
+	c, err := Start(settings...)
 	if err != nil {
 		absent(t, err)
 	}
