@@ -146,13 +146,18 @@ func huge(t *testing.T) *large {
 		t.Skip("plans are read from the server's log, which needs a server of our own")
 	}
 	l := &large{t: t, n: *planRows, log: filepath.Join(dir[1], "log"), start: time.Now().Add(-time.Duration(*planDays+1) * 24 * time.Hour)}
-	db := start(t, cfg)
-	l.running = db
+	quiet := func() *running { // without upkeep, which would drop the empty days
+		db, err := postgres.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &running{DB: db, cfg: cfg, stop: func() {}}
+	}
+	l.running = quiet()
 	began := time.Now()
 	l.fill()
 	t.Logf("%d events over %d days put there in %v", l.n, *planDays, time.Since(began).Round(time.Second))
-	db.stop()
-	if err := db.Close(); err != nil {
+	if err := l.running.Close(); err != nil {
 		t.Fatal(err)
 	}
 	// The planner takes small tables as a whole, and rightly: with so few rows
@@ -162,12 +167,8 @@ func huge(t *testing.T) *large {
 		force = " -c enable_seqscan=off"
 	}
 	cfg.URL += fmt.Sprintf(explained, force)
-	quiet, err := postgres.Open(t.Context(), cfg) // no upkeep beside it
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.running = &running{DB: quiet, cfg: cfg, stop: func() {}}
-	t.Cleanup(func() { _ = quiet.Close() })
+	l.running = quiet()
+	t.Cleanup(func() { _ = l.running.Close() })
 	return l
 }
 
