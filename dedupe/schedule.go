@@ -503,19 +503,26 @@ func (q *queue) each(f func(Entry)) {
 // Low is the smallest ref that has an open delivery, the zero Ref when none
 // has. It is false when memory does not hold every open delivery.
 func (s *Schedule) Low() (event.Ref, bool) {
+	var low event.Ref
+	whole := s.Open(func(e Entry) {
+		if low.IsZero() || e.Ref.Compare(low) < 0 {
+			low = e.Ref
+		}
+	})
+	return low, whole
+}
+
+// Open calls f for every open delivery in memory. It is false when memory does
+// not hold every one. f must not call the schedule.
+func (s *Schedule) Open(f func(Entry)) (whole bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var low event.Ref
-	complete := true
+	whole = true
 	for _, q := range s.queues {
 		q.mu.Lock()
-		complete = complete && !q.more && !q.lacking
-		q.each(func(e Entry) {
-			if low.IsZero() || e.Ref.Compare(low) < 0 {
-				low = e.Ref
-			}
-		})
+		whole = whole && !q.more && !q.lacking
+		q.each(f)
 		q.mu.Unlock()
 	}
-	return low, complete
+	return whole
 }

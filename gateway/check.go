@@ -176,6 +176,7 @@ const (
 	minMemory   = Size(64 << 20)
 	maxElements = 1000
 	maxBody     = Size(64 << 20)
+	minBodySize = Size(1 << 20)
 	pauseBound  = 14 * day // how long an operator's pause stops the give-up clock
 )
 
@@ -251,6 +252,7 @@ func (c *checker) formerly(n *node, what string, old []string, present, claimed 
 // retention warns where bytes would go before the last try: the ledger then
 // carries the event, which costs disk.
 func (c *checker) retention() {
+	c.bodySizes()
 	byName := map[string]Duration{}
 	for i := range c.cfg.Targets {
 		byName[c.cfg.Targets[i].Name] = c.cfg.Targets[i].GiveUpAfter
@@ -272,6 +274,32 @@ func (c *checker) retention() {
 		}
 		if keep.Body > keep.Meta {
 			c.rep.warn(n.or("retention"), "bodies are kept longer than the events they belong to", "make meta at least as long as body")
+		}
+	}
+}
+
+// maxBodySizes is how many sources may have a body size of their own. The
+// ledger keeps their bodies apart and has room for so many.
+const maxBodySizes = 128
+
+func (c *checker) bodySizes() {
+	if at := c.cfg.tree.get("retention", "body_size"); at != nil {
+		c.rep.at(at, "body_size is a source's own", "write it in the [source.retention] of that source, or body_size in [store] for all together")
+	}
+	n := 0
+	for i := range c.cfg.Sources {
+		at := c.cfg.tree.get("source").item(i).get("retention", "body_size")
+		if at == nil || at.bad {
+			continue
+		}
+		n++
+		switch size := c.cfg.Sources[i].Retention.BodySize; {
+		case size < minBodySize:
+			c.rep.at(at, "a body size of "+size.String()+" is too small", "want at least "+minBodySize.String()+", or remove it for no limit")
+		case c.cfg.Store.Driver == driverPostgres:
+			c.rep.at(at, "body_size means nothing to the postgres driver", "remove it; bodies go by their age")
+		case n == maxBodySizes+1:
+			c.rep.at(at, "more than "+strconv.Itoa(maxBodySizes)+" sources have a body size of their own", "use body_size in [store] for the others")
 		}
 	}
 }

@@ -285,6 +285,9 @@ targets = []
 29:7: target[9].url: the url leads to a link-local, metadata, multicast or unspecified address; these are never called
 32:7: target[10].url: the url leads back to this gateway; events would go in circles
 35:7: target[11].url: the url can't be parsed; want one such as "http://127.0.0.1:9000/hooks"`},
+		{"body sizes", strings.Replace(stripe, "[[target]]", "retention = { body_size = \"1KiB\" }\n[[source]]\nname = \"b\"\nprovider = \"none\"\ntargets = []\n[source.retention]\nbody_size = \"1GiB\"\n[[target]]", 1) + "body_size = \"1GiB\"\n", `
+6:27: source[0].retention.body_size: a body size of 1KiB is too small; want at least 1MiB, or remove it for no limit
+18:13: retention.body_size: body_size is a source's own; write it in the [source.retention] of that source, or body_size in [store] for all together`},
 		{"target pauses", strings.Replace(stripe, "[retention]", "schedule = [\"5s\", \"1ms\", \"5x\", 7]\njitter = 1.5\nfactor = 3\nmax = \"1h\"\n[retention]", 1), `
 9:19: target[0].schedule[1]: a pause = "1ms" is out of bounds; want 10ms to 7d
 9:26: target[0].schedule[2]: "5x" is not valid; want a duration such as "30s", "72h" or "30d"

@@ -77,6 +77,12 @@ type RetentionConfig struct {
 	Meta Duration `toml:"meta,omitzero"`
 	// Audit is for attempts and audit records. Default "400d".
 	Audit Duration `toml:"audit,omitzero"`
+	// BodySize, of a source alone, is how much disk its bodies may take: past it
+	// the oldest go before their time, by the hour of their arrival, those of open
+	// events and of the present hour excepted. It counts bodies that came after it
+	// was first set. Default 0: they are bounded by store.body_size with the
+	// others. At least "1MiB".
+	BodySize Size `toml:"body_size,omitzero"`
 }
 
 // LogConfig is what goes to standard error.
@@ -377,6 +383,22 @@ func (s *SourceConfig) Verifier() *verify.Verifier { return s.verifier }
 
 // Offline is why the source can't verify anything, "" when it can.
 func (s *SourceConfig) Offline() string { return s.offline }
+
+// bodySizes are the limits of sources that have one of their own, also under
+// their former names.
+func (c *Config) bodySizes() map[string]int64 {
+	out := map[string]int64{}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if s.Retention.BodySize <= 0 {
+			continue
+		}
+		for _, name := range append([]string{s.Name}, s.Formerly...) {
+			out[name] = int64(s.Retention.BodySize)
+		}
+	}
+	return out
+}
 
 // over is the retention of a source: its own fields where set, else those of
 // the general one.

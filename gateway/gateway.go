@@ -333,7 +333,7 @@ func (g *Gateway) make(ctx context.Context) (err error) {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	g.countKeys(gen)
-	if err := o.Registry.Register(&statsCollector{stats: g.ledger.Stats, now: g.ledger.Now}); err != nil {
+	if err := o.Registry.Register(g.statsCollector()); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return g.makeAdmin(ctx)

@@ -30,6 +30,14 @@ type noLedger struct{ error }
 func (e noLedger) Unwrap() error      { return e.error }
 func (noLedger) Is(target error) bool { return target == ErrNoLedger }
 
+// bodyLimiter is a ledger that bounds the bodies of single sources.
+type bodyLimiter interface {
+	LimitBodies(limits map[string]int64)
+	BodySizes() map[string]int64
+}
+
+var _ bodyLimiter = (*badgerdb.DB)(nil)
+
 // openLedger chooses the engine in one plain switch and opens it.
 func (g *Gateway) openLedger(ctx context.Context) (ledger, error) {
 	cfg := g.start

@@ -69,8 +69,17 @@ func (m *instruments) took(cfg *Config, at time.Time) {
 // statsCollector turns the ledger's Stats into gauges, once per scrape.
 // Target names come from configurations, past ones included.
 type statsCollector struct {
-	stats func(context.Context) (dedupe.Stats, error)
-	now   func() time.Time // ledger time
+	stats  func(context.Context) (dedupe.Stats, error)
+	bodies func() map[string]int64 // by source, nil where the engine bounds none
+	now    func() time.Time        // ledger time
+}
+
+func (g *Gateway) statsCollector() *statsCollector {
+	c := &statsCollector{stats: g.ledger.Stats, now: g.ledger.Now}
+	if l, ok := g.ledger.(bodyLimiter); ok {
+		c.bodies = l.BodySizes
+	}
+	return c
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -85,6 +94,7 @@ var (
 	descDead     = desc("onceward_dead_letters", "Dead deliveries that are kept.", "target")
 	descClaims   = desc("onceward_dedupe_keys", "Live claims.", "source")
 	descKeys     = desc("onceward_sync_keys", "Keys of synchronous routes without a conclusion, by state.", "state")
+	descBodies   = desc("onceward_source_body_bytes", "Disk taken by the bodies of a source that has a limit of its own.", "source")
 	descEvents   = desc("onceward_store_events_total", "Events accepted since the ledger was made.")
 	descSequence = desc("onceward_store_sequence", "Number of the last batch.")
 	descSize     = desc("onceward_store_size_bytes", "Disk taken by the ledger.")
@@ -121,6 +131,11 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, n := range s.Claims {
 		gauge(descClaims, float64(n), name)
+	}
+	if c.bodies != nil {
+		for name, n := range c.bodies() {
+			gauge(descBodies, float64(n), name)
+		}
 	}
 	gauge(descKeys, float64(s.Keys.InFlight), dedupe.KeyInFlight.String())
 	gauge(descKeys, float64(s.Keys.Unknown), dedupe.KeyUnknown.String())

@@ -25,7 +25,7 @@ func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Conf
 		Memtables: memtables, HotBytes: hot,
 		Dir: cfg.StorePath(), Log: log.With("component", "ledger"), Now: now,
 		Reserve: int64(cfg.Store.Reserve), Ballast: int64(cfg.Store.Ballast),
-		BodySize: int64(cfg.Store.BodySize), MaxSize: int64(cfg.Store.MaxSize),
+		BodySize: int64(cfg.Store.BodySize), BodySizes: cfg.bodySizes(), MaxSize: int64(cfg.Store.MaxSize),
 		Retention: RetentionConfig{}.over(cfg.Retention),
 	}
 }

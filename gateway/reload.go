@@ -165,6 +165,9 @@ func (g *Gateway) swap(old, gen *generation) error {
 		return errors.Join(err, g.forwarder.SetTargets(old.targets), g.receiver.SetSources(old.sources, old.trusted))
 	}
 	g.admin.SetPullTokens(gen.cfg.pullTokens())
+	if l, ok := g.ledger.(bodyLimiter); ok {
+		l.LimitBodies(gen.cfg.bodySizes())
+	}
 	g.gen.Store(gen)
 	g.countKeys(gen)
 	return nil

@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -16,6 +17,7 @@ import (
 type class struct {
 	n    uint8
 	keep dedupe.Retention
+	own  string // the source it is of alone, because the size of its bodies is limited; "" for all others
 	// bucket lengths in ms
 	meta, body, audit int64
 }
@@ -24,9 +26,13 @@ type class struct {
 // than asked data stay at most.
 const bucketsPerRetention = 24
 
-func (db *DB) newClass(n uint8, keep dedupe.Retention) class {
+func (db *DB) newClass(n uint8, keep dedupe.Retention, own string) class {
 	length := func(d time.Duration) int64 { return max(d/bucketsPerRetention, db.cfg.MinBucket).Milliseconds() }
-	return class{n: n, keep: keep, meta: length(keep.Meta), body: length(keep.Body), audit: length(keep.Audit)}
+	c := class{n: n, keep: keep, own: own, meta: length(keep.Meta), body: length(keep.Body), audit: length(keep.Audit)}
+	if own != "" {
+		c.body = db.cfg.MinBucket.Milliseconds() // a limit is kept to within one bucket
+	}
+	return c
 }
 
 func classMetaKey(n uint8) []byte { return metaKey(fmt.Sprintf("class/%03d", n)) }
@@ -36,8 +42,11 @@ func (c *class) seal(key []byte) []byte {
 	for _, v := range []int64{c.keep.Body.Milliseconds(), c.keep.Meta.Milliseconds(), c.keep.Audit.Milliseconds(), c.body, c.meta, c.audit} {
 		e.int(v)
 	}
-	if c.keep.Once { // nothing where it is not asked for
-		e.bool(true)
+	if c.keep.Once || c.own != "" { // nothing where it is not asked for
+		e.bool(c.keep.Once)
+	}
+	if c.own != "" {
+		e.str(c.own)
 	}
 	return e.seal(key, 0)
 }
@@ -53,6 +62,9 @@ func decodeClass(key, val []byte, n uint8) (class, error) {
 	if len(d.b) > 0 {
 		c.keep.Once = d.bool()
 	}
+	if len(d.b) > 0 {
+		c.own = d.str()
+	}
 	if err := d.end(key); err != nil {
 		return class{}, err
 	}
@@ -62,8 +74,14 @@ func decodeClass(key, val []byte, n uint8) (class, error) {
 	return c, nil
 }
 
-// classFor is the class of a retention, made in txn if it is new. mu is held.
-func (db *DB) classFor(txn *badger.Txn, r dedupe.Retention) (class, error) {
+// sharedClasses is how many of the classes are never of one source alone, so
+// that another retention always finds one.
+const sharedClasses = 64
+
+// classFor is the class of a source's retention, made in txn if it is new. A
+// source with a limit of its own shares no class, unless there are too many. mu
+// is held.
+func (db *DB) classFor(txn *badger.Txn, source string, r dedupe.Retention) (class, error) {
 	if r.Body <= 0 {
 		r.Body = db.cfg.Retention.Body
 	}
@@ -74,15 +92,23 @@ func (db *DB) classFor(txn *badger.Txn, r dedupe.Retention) (class, error) {
 		r.Audit = db.cfg.Retention.Audit
 	}
 	all := *db.classes.Load()
-	for _, c := range all {
-		if c.keep == r {
-			return c, nil
-		}
+	own := ""
+	if db.limits[source] > 0 {
+		own = source
+	}
+	find := func() int { return slices.IndexFunc(all, func(c class) bool { return c.keep == r && c.own == own }) }
+	at := find()
+	if at < 0 && own != "" && len(all) > math.MaxUint8-sharedClasses {
+		own = "" // bounded with the others, which is better than not taken
+		at = find()
+	}
+	if at >= 0 {
+		return all[at], nil
 	}
 	if len(all) > math.MaxUint8 {
 		return class{}, fmt.Errorf("ledger has %d retention classes, no more fit", len(all))
 	}
-	c := db.newClass(uint8(len(all)), r)
+	c := db.newClass(uint8(len(all)), r, own)
 	key := classMetaKey(c.n)
 	if err := txn.Set(key, c.seal(key)); err != nil {
 		return class{}, err

@@ -270,7 +270,11 @@ func (c *commit) estimate(req *dedupe.Request, ds []dedupe.Decision) int64 {
 
 func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 	req.Outcomes = make([]dedupe.Outcome, len(ds))
-	cl, err := c.db.classFor(c.txn, req.Retention)
+	source := ""
+	if len(req.Items) > 0 { // all are of one source
+		source = req.Items[0].Event.Source
+	}
+	cl, err := c.db.classFor(c.txn, source, req.Retention)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	// take, about: past it the oldest go before their time, but not those of open
 	// events. 0 is no limit.
 	BodySize int64
+	// BodySizes are such limits by source; see DB.LimitBodies.
+	BodySizes map[string]int64
 	// MaxSize is the size of the ledger, by allocated blocks, from which on
 	// intake is refused. 0 is no limit.
 	MaxSize int64
@@ -133,6 +135,7 @@ type DB struct {
 	pack    dedupe.ActPack    // of the transaction being put together
 	sealed  map[uint64]uint64 // by writer: acts before it may be dropped
 	bodies  map[partKey]int64 // bytes per bucket, when they are limited
+	limits  map[string]int64  // of bodies, by source
 	claims  []uint32          // live claim buckets, ascending
 	failed  error             // after it nothing is written any more
 	posed   bool              // failed as a test told it to: the files are sound

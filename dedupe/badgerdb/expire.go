@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -175,65 +177,6 @@ func (x *expiry) planKind(kind byte, c class, cut uint32) (whole bool, err error
 	return whole, nil
 }
 
-// sizeCut is the first body bucket of a class that may stay when bodies have a
-// size limit: the newest ones that fit, and always the newest.
-func (db *DB) sizeCut(txn *badger.Txn, c class) uint32 {
-	if db.cfg.BodySize <= 0 {
-		return 0
-	}
-	room := db.cfg.BodySize
-	ts := db.liveBuckets(txn, kindBody, c, db.clock.now().UnixMilli())
-	for i := len(ts) - 1; i >= 0; i-- {
-		if room -= db.bodies[partKey{kindBody, c.n, ts[i]}]; room < 0 && i < len(ts)-1 {
-			return ts[i+1]
-		}
-	}
-	return 0
-}
-
-// countBodies adds up what the bodies of earlier runs take. It reads keys
-// only, and only when their size matters.
-func (db *DB) countBodies(ctx context.Context) error {
-	if db.cfg.BodySize <= 0 {
-		return nil
-	}
-	sizes := map[partKey]int64{}
-	err := db.view(func(txn *badger.Txn) error {
-		opt := badger.DefaultIteratorOptions
-		opt.PrefetchValues = false
-		opt.Prefix = []byte{kindBody}
-		it := txn.NewIterator(opt)
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			key := it.Item().Key()
-			var ref event.Ref
-			if len(key) < bucketSize+len(ref) {
-				continue
-			}
-			if copy(ref[:], key[bucketSize:]); ref.Compare(db.startLast) <= 0 { // later ones are counted as they come
-				sizes[partKey{kindBody, key[1], bucketNumber(key)}] += int64(len(key)) + it.Item().ValueSize()
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-		}
-		return nil
-	})
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	for k, n := range sizes {
-		db.bodies[k] += n
-	}
-	return err
-}
-
-// addBody counts a body that is written. mu is held.
-func (db *DB) addBody(key, val []byte) {
-	if db.cfg.BodySize > 0 {
-		db.bodies[partKey{kindBody, key[1], bucketNumber(key)}] += int64(len(key) + len(val))
-	}
-}
-
 // countDead notes the dead letters of a bucket that goes.
 func (x *expiry) countDead(kind byte, c class, t uint32) error {
 	if kind != kindEvent {
@@ -355,32 +298,38 @@ func (db *DB) emptyBatch() error {
 func (x *expiry) carryOpen() error {
 	db := x.db
 	seen := map[event.Ref]bool{}
-	low, whole := db.sched.Low()
-	if whole && low.IsZero() {
-		return x.dropPointers(seen)
-	}
-	if !whole {
-		low = db.head.low
-	}
-	err := db.scanOpen(x.ctx, low, x.lastAffected(), func(o openDelivery) error {
-		if seen[o.entry.Ref] {
-			return nil
+	whole := db.sched.Open(func(e dedupe.Entry) {
+		if e.Ref.Compare(x.lastAffected(db.class(e.Class))) < 0 {
+			seen[e.Ref] = true
 		}
-		seen[o.entry.Ref] = true
-		return x.carry(o.entry.Ref)
 	})
-	if err != nil {
-		return err
+	if !whole {
+		clear(seen)
+		err := db.scanOpen(x.ctx, db.head.low, x.lastAffected, func(o openDelivery) error {
+			seen[o.entry.Ref] = true
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(seen), event.Ref.Compare) {
+		if err := x.carry(ref); err != nil {
+			return err
+		}
 	}
 	return x.dropPointers(seen)
 }
 
-// lastAffected is the newest ref that may stand in a bucket to be dropped.
-func (x *expiry) lastAffected() event.Ref {
+// lastAffected is above every ref of a class that may stand in a bucket to be
+// dropped: zero when nothing of the class goes.
+func (x *expiry) lastAffected(c class) event.Ref {
 	var ms int64
-	for k, cut := range x.next.first {
-		c := x.db.class(k[1])
-		ms = max(ms, int64(cut)*c.length(k[0]))
+	was := x.db.cuts.Load()
+	for _, kind := range []byte{kindEvent, kindBody} {
+		if cut := x.next.of(kind, c.n); cut > was.of(kind, c.n) {
+			ms = max(ms, int64(cut)*c.length(kind))
+		}
 	}
 	return event.NewRef(uint64(ms), 0, 0)
 }

@@ -53,6 +53,9 @@ func (db *DB) ExpireRound(ctx context.Context) (bool, error) {
 	return db.expireRound(ctx, &dedupe.Expired{})
 }
 
+// Measure is the disk the ledger takes, read anew.
+func (db *DB) Measure() int64 { return db.disk.measure() }
+
 // Update reports whether golden files are to be made anew.
 func Update() bool { return *update }
 

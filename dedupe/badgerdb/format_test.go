@@ -100,6 +100,8 @@ func samples() map[string]record {
 	key = spoolKey(20717, sk.Key, 3, 1)
 	put("syncchunk", key, sealBody(key, []byte("short")))
 	put("class", classMetaKey(1), c.seal(classMetaKey(1)))
+	own := class{n: 2, own: "stripe", keep: dedupe.Retention{Body: time.Hour, Meta: 2 * time.Hour, Audit: 3 * time.Hour}, body: 10, meta: 20, audit: 30}
+	put("class-own", classMetaKey(2), own.seal(classMetaKey(2)))
 	put("cuts", cutsKey, cut.seal())
 	key = noteKey("target", "billing")
 	put("note", key, sealNote(key, &dedupe.Note{Kind: "target", Name: "billing", Version: 3, Value: []byte("{}"), UpdatedAt: at}))
@@ -198,6 +200,13 @@ func TestFormatIsRead(t *testing.T) {
 	}
 	if b, err := unseal(s["body"].key, s["body"].val); err != nil || string(b) != strings.Repeat("abcd", 100) || len(s["body"].val) > 300 {
 		t.Errorf("body: %d bytes stored, %v", len(s["body"].val), err)
+	}
+	own, err := decodeClass(s["class-own"].key, s["class-own"].val, 2)
+	if err != nil || own.own != "stripe" || own.keep.Once || !bytes.Equal(own.seal(s["class-own"].key), s["class-own"].val) {
+		t.Errorf("class of one source: %+v %v", own, err)
+	}
+	if c, err := decodeClass(s["class"].key, s["class"].val, 1); err != nil || c.own != "" {
+		t.Errorf("class: %+v %v", c, err)
 	}
 	if c, err := decodeCuts(s["cuts"].val); err != nil || !reflect.DeepEqual(c, &cuts{first: map[[2]byte]uint32{{kindBody, 1}: 4}, claims: 5, heads: 6, headsAt: 7, headT: 8}) {
 		t.Errorf("cuts: %+v %v", c, err)

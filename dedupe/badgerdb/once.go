@@ -113,7 +113,7 @@ func (c *commit) dropBody(cl class, t uint32, request event.Ref) error {
 			return err
 		}
 	}
-	if c.db.cfg.BodySize > 0 {
+	if c.db.counted(&cl) {
 		c.db.bodies[partKey{kindBody, cl.n, t}] -= size
 	}
 	return nil

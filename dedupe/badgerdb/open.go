@@ -59,7 +59,7 @@ func open(cfg Config) (*DB, error) {
 	}
 	db := &DB{
 		dead: dead,
-		cfg:  cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{},
+		cfg:  cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{}, limits: cfg.BodySizes,
 		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), openKeys: map[dedupe.Key]struct{}{}, committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
 	db.ahead = min(aheadSize, db.maxBatch/2)
@@ -250,7 +250,7 @@ func (db *DB) create() error {
 		id = randomID
 	}
 	err := db.kv.Update(func(txn *badger.Txn) error {
-		first := db.newClass(0, db.cfg.Retention)
+		first := db.newClass(0, db.cfg.Retention, "")
 		if err := txn.Set(cutsKey, (&cuts{}).seal()); err != nil {
 			return err
 		}

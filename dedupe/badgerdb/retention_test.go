@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/badgerdb"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
@@ -111,5 +113,183 @@ func TestExpireInRounds(t *testing.T) {
 	page, err := db.Events(t.Context(), dedupe.Filter{}, "", 100)
 	if err != nil || len(page.Items) != rounds {
 		t.Errorf("%d events are left, want the %d accepted between the rounds: %v", len(page.Items), rounds, err)
+	}
+}
+
+// hours is a ledger to which two sources send random bodies by the hour, one of
+// them with a limit of its own.
+type hours struct {
+	t     *testing.T
+	cfg   badgerdb.Config
+	clock *ledgertest.Clock
+	db    *running
+	rng   *rand.ChaCha8
+	refs  map[string][]event.Ref // by source
+	per   map[string]int
+}
+
+const hoursSize, hoursEach = 256 << 10, 8
+
+// send brings hoursEach events of a source. The first of the first hour stays open.
+func (h *hours) send(source string) {
+	h.t.Helper()
+	var rs []*dedupe.Request
+	for i := range hoursEach {
+		body := make([]byte, hoursSize)
+		_, _ = h.rng.Read(body) // never fails
+		target := "done"
+		if i == 0 && h.per[source] == 0 {
+			target = "open"
+		}
+		h.per[source]++
+		rs = append(rs, request(source, fmt.Sprint("evt_", h.per[source]), string(body), target))
+	}
+	accept(h.t, h.db, rs...)
+	for _, r := range rs {
+		h.refs[source] = append(h.refs[source], r.Outcomes[0].Ref)
+	}
+	leases, _, err := h.db.Lease(h.t.Context(), "done", 2*hoursEach, time.Hour)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	b := dedupe.Batch{}
+	for _, l := range leases {
+		b.Results = append(b.Results, &dedupe.Result{Lease: l, State: event.Delivered, NoAttempt: true})
+	}
+	if err := h.db.Commit(h.t.Context(), &b); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *hours) expire() dedupe.Expired {
+	h.t.Helper()
+	x, err := h.db.Expire(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return x
+}
+
+// kept is which of a source's bodies are there, from the oldest event on.
+func (h *hours) kept(source string) (out string) {
+	h.t.Helper()
+	for i, ref := range h.refs[source] {
+		if i%hoursEach == 0 {
+			out += " "
+		}
+		switch _, err := h.db.Load(h.t.Context(), ref); {
+		case err == nil:
+			out += "x"
+		case errors.Is(err, dedupe.ErrPruned):
+			out += "-"
+		default:
+			h.t.Fatalf("event %d of %s: %v", i, source, err)
+		}
+	}
+	return out
+}
+
+// The bodies of a source with a limit of its own go by it, oldest hour first and
+// none of an open event; those of others stay. The limit can change, holds over a
+// restart, and what went is off the disk.
+func TestBodySizeOfASource(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	const hour = hoursEach * hoursSize
+	cfg := small(t.TempDir(), clock.Now)
+	cfg.BodySizes = map[string]int64{"bounded": 1 << 40} // nothing goes yet
+	h := &hours{t: t, cfg: cfg, clock: clock, db: start(t, cfg), rng: rand.NewChaCha8([32]byte{2}), refs: map[string][]event.Ref{}, per: map[string]int{}}
+	for range 6 {
+		h.send("bounded")
+		h.send("free")
+		clock.Advance(time.Hour)
+	}
+	check := func(what, want string) {
+		t.Helper()
+		if got := h.kept("bounded"); got != want {
+			t.Errorf("%s: the source with a limit has %q, want %q", what, got, want)
+		}
+		if got := h.kept("free"); strings.Contains(got, "-") {
+			t.Errorf("%s: the source without a limit has %q", what, got)
+		}
+	}
+	check("before retention ran", strings.Repeat(" xxxxxxxx", 6))
+	was := h.db.Measure()
+	h.db.LimitBodies(map[string]int64{"bounded": 3*hour + hour/2}) // a reload
+	h.expire()
+	check("retention ran", strings.Replace(strings.Repeat(" --------", 3)+strings.Repeat(" xxxxxxxx", 3), "-", "x", 1))
+	freed := was - h.db.Measure()
+	t.Logf("the disk has %d bytes back of the %d that went", freed, 3*hour)
+	if freed < 2*hour {
+		t.Errorf("the disk has %d bytes back of the %d that went", freed, 3*hour)
+	}
+	if n := h.db.BodySizes()["bounded"]; n < 3*hour || n > 3*hour+hour/2 {
+		t.Errorf("bodies of the source take %d bytes, want those of 3 hours and of one event", n)
+	}
+
+	h.db.LimitBodies(map[string]int64{"bounded": 2*hour + hour/2})
+	h.expire()
+	check("less", strings.Replace(strings.Repeat(" --------", 4)+strings.Repeat(" xxxxxxxx", 2), "-", "x", 1))
+
+	h.db.Close()
+	h.cfg.BodySizes = map[string]int64{"bounded": hour + hour/2}
+	h.db = start(t, h.cfg)
+	h.expire()
+	check("less after a restart", strings.Replace(strings.Repeat(" --------", 5)+" xxxxxxxx", "-", "x", 1))
+
+	h.db.LimitBodies(nil) // the control: without a limit nothing goes
+	for range 3 {
+		h.send("bounded")
+		clock.Advance(time.Hour)
+	}
+	h.expire()
+	check("no limit", strings.Replace(strings.Repeat(" --------", 5)+strings.Repeat(" xxxxxxxx", 4), "-", "x", 1))
+}
+
+// What stands where more bodies come in now is not dropped, whatever its size,
+// also when the source's other settings were changed within the hour.
+func TestBodySizeKeepsTheHour(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	cfg := small(t.TempDir(), clock.Now)
+	cfg.BodySizes = map[string]int64{"s": 1000}
+	db := start(t, cfg)
+	rng := rand.NewChaCha8([32]byte{3})
+	var refs []event.Ref
+	for i := range 6 {
+		body := make([]byte, 4000)
+		_, _ = rng.Read(body) // never fails
+		r := request("s", fmt.Sprint("evt_", i), string(body))
+		if r.Retention.Once = i%2 == 1; r.Retention.Once {
+			r.Items[0].Event.Targets = []string{"t"}
+		}
+		accept(t, db, r)
+		refs = append(refs, r.Outcomes[0].Ref)
+		if _, err := db.Expire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, ref := range refs {
+		if err := bodyErr(t, db, ref); err != nil {
+			t.Errorf("event %d of this hour: %v", i, err)
+		}
+	}
+}
+
+// A limit finds its place also where a ledger has many retentions: past a bound
+// the source is kept with others, and its events are taken.
+func TestBodySizeOfManySources(t *testing.T) {
+	cfg := small(t.TempDir(), time.Now)
+	cfg.BodySizes = map[string]int64{}
+	for i := range 300 {
+		cfg.BodySizes[fmt.Sprint("s", i)] = 1 << 20
+	}
+	db := start(t, cfg)
+	for i := range 300 {
+		accept(t, db, request(fmt.Sprint("s", i), "evt", "{}"))
+	}
+	r := request("another", "evt", "{}")
+	r.Retention.Body = 5 * time.Hour
+	accept(t, db, r)
+	if _, err := db.Body(t.Context(), r.Outcomes[0].Ref); err != nil {
+		t.Error(err)
 	}
 }

@@ -205,7 +205,7 @@ func (f *foundation) readMeta() error {
 		val, err := get(f.txn, key)
 		if errors.Is(err, dedupe.ErrNotFound) && n == 0 {
 			f.fault("retention class 0", "gone; taken from the config")
-			all = append(all, db.newClass(0, db.cfg.Retention))
+			all = append(all, db.newClass(0, db.cfg.Retention, ""))
 			continue
 		}
 		if err != nil {

@@ -72,20 +72,22 @@ type openDelivery struct {
 }
 
 // scanOpen calls f for every open delivery of the events from ref from up to
-// and with last, bucket by bucket, and for carried ones whatever their ref.
+// and with last of their class, bucket by bucket, and for carried ones whatever
+// their ref.
 // It joins event and state records, both in order of refs, in one pass.
-func (db *DB) scanOpen(ctx context.Context, from, last event.Ref, f func(openDelivery) error) error {
+func (db *DB) scanOpen(ctx context.Context, from event.Ref, last func(class) event.Ref, f func(openDelivery) error) error {
 	return db.view(func(txn *badger.Txn) error {
 		if err := db.scanCarried(txn, f); err != nil {
 			return err
 		}
 		for _, c := range *db.classes.Load() {
-			for _, t := range db.liveBuckets(txn, kindEvent, c, int64(last.Milli())) {
+			end := last(c)
+			for _, t := range db.liveBuckets(txn, kindEvent, c, int64(end.Milli())) {
 				if t < c.metaT(from) {
 					continue
 				}
 				j := newJoin(txn, c, t, from)
-				err := j.run(ctx, last, f)
+				err := j.run(ctx, end, f)
 				j.close()
 				if err != nil {
 					return err
@@ -94,6 +96,11 @@ func (db *DB) scanOpen(ctx context.Context, from, last event.Ref, f func(openDel
 		}
 		return nil
 	})
+}
+
+// upTo is one end for every class.
+func upTo(last event.Ref) func(class) event.Ref {
+	return func(class) event.Ref { return last }
 }
 
 // scanCarried reads the open deliveries of carried events. There are few.
@@ -340,7 +347,7 @@ func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
 		return fmt.Errorf("count dead deliveries: %w", err)
 	}
 	n := 0
-	err := db.scanOpen(ctx, from, last, func(o openDelivery) error {
+	err := db.scanOpen(ctx, from, upTo(last), func(o openDelivery) error {
 		n++
 		db.hold(&o.entry)
 		db.sched.Add(o.target, o.entry)
@@ -432,7 +439,7 @@ func (db *DB) refill(ctx context.Context, target string) error {
 	from, last := db.head.low, db.lastRef
 	db.mu.Unlock()
 	offer, done := db.sched.Refill(target)
-	err := db.scanOpen(ctx, from, last, func(o openDelivery) error {
+	err := db.scanOpen(ctx, from, upTo(last), func(o openDelivery) error {
 		if o.target == target {
 			db.hold(&o.entry)
 			offer(o.entry)
