@@ -146,7 +146,7 @@ func (g *Gateway) counts(ctx context.Context) error {
 		case <-ctx.Done():
 			acts := g.counted(before, since)
 			acts = append(acts, &dedupe.Act{Kind: dedupe.ActConfigured, Outcome: "stopped", Hash: g.configHash(), By: dedupe.By{Actor: actorGateway}})
-			g.record(context.WithoutCancel(ctx), acts...)
+			g.recordSoon(acts...)
 			return nil
 		}
 		g.record(ctx, g.counted(before, since)...)
@@ -188,9 +188,32 @@ func (g *Gateway) record(ctx context.Context, acts ...*dedupe.Act) {
 	}
 }
 
-// configured records what became of a configuration.
-func (g *Gateway) configured(ctx context.Context, outcome, detail, actor string) {
-	g.record(ctx, &dedupe.Act{Kind: dedupe.ActConfigured, Outcome: outcome, Hash: g.configHash(), Detail: detail, By: dedupe.By{Actor: actor}})
+// recordPatience is how long a start, a reload or a stop waits for its act.
+const recordPatience = 5 * time.Second
+
+// configured records what became of a configuration. On a disk that is nearly
+// full acts wait for room; a start or a reload doesn't wait with them for ever, or
+// nobody could look at the gateway to see why.
+func (g *Gateway) configured(outcome, detail, actor string) {
+	act := &dedupe.Act{Kind: dedupe.ActConfigured, Outcome: outcome, Hash: g.configHash(), Detail: detail, By: dedupe.By{Actor: actor}}
+	g.recordSoon(act)
+}
+
+// recordSoon records acts, and comes back when they are recorded or
+// recordPatience is over; in that case they still wait for the ledger.
+func (g *Gateway) recordSoon(acts ...*dedupe.Act) {
+	done := make(chan struct{})
+	g.telling.Go(func() {
+		defer close(done)
+		g.record(context.Background(), acts...)
+	})
+	patience := time.NewTimer(recordPatience)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		g.log.Warn("acts wait for the ledger", "event", "audit.waits", "acts", len(acts))
+	}
 }
 
 // configHash is the hash of the configuration in effect.

@@ -296,7 +296,6 @@ func storeFaults(t *testing.T) (out []fault) {
 	dir := t.TempDir()
 	const shop = "[[source]]\nname = \"shop\"\nprovider = \"none\"\ntargets = []\n"
 	start := func(reserve string, o Options) *running {
-		t.Log("starting", reserve, time.Now())
 		return run(t, strings.Replace(base(dir), `reserve = "1MiB"`, "reserve = "+strconv.Quote(reserve), 1)+shop, o)
 	}
 	stop := func(r *running) {
@@ -321,12 +320,12 @@ func storeFaults(t *testing.T) (out []fault) {
 	well := r.scrape(t)
 	stop(r)
 
-	near := int64(well.number("onceward_store_free_bytes")) * 3 / 4
-	r = start(fmt.Sprintf("%dKiB", near>>10), Options{})
+	free := int64(well.number("onceward_store_free_bytes"))
+	r = start(fmt.Sprintf("%dKiB", free/4*3>>10), Options{})
 	out = append(out, fault{"OncewardDiskLow", well, []scrape{r.scrape(t)}, nil})
 	stop(r)
 
-	r = start("900TiB", Options{})
+	r = start(fmt.Sprintf("%dKiB", free/3*4>>10), Options{}) // below half of it, acts would wait too
 	full := r.scrape(t)
 	out = append(out, fault{"OncewardReadOnly", well, []scrape{full}, nil})
 	if got := post(r, "{}"); got != http.StatusServiceUnavailable {

@@ -92,6 +92,8 @@ type Gateway struct {
 
 	// reloading lets one reload run at a time; a stop holds it for good.
 	reloading sync.Mutex
+	// telling are the acts of starts and reloads on their way to the ledger.
+	telling sync.WaitGroup
 	// swapping lets one generation at a time be built and put into effect. It is
 	// taken by reloads and by secrets that are handed over, which a stop waits
 	// for.
@@ -226,7 +228,7 @@ func (g *Gateway) wait(ctx context.Context, s *stack) error {
 	g.met.took(cfg, g.opts.Now())
 	g.reloaded(g.opts.Now(), nil, nil)
 	g.warnVanished(ctx, nil, cfg)
-	g.configured(ctx, "started", g.opts.Version, actorGateway)
+	g.configured("started", g.opts.Version, actorGateway)
 	g.phase.Store(nil)
 	g.log.Info("gateway started", "event", "gateway.started", "version", g.opts.Version, "config_hash", cfg.Hash(),
 		"listen", g.ingest.Addr().String(), "admin", g.admis.Addr().String(), "store", g.start.StorePlace())
@@ -270,6 +272,7 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 		s.stop("replays"),
 		s.stop("counts"),
 		s.stop("writer"),
+		g.told(),
 		s.stop("audit"),
 		s.stop("ledger"),
 		s.stop("admin", "watchdog", "clock", "tracer"),
@@ -280,6 +283,12 @@ func (g *Gateway) stopAll(s *stack, delay time.Duration) error {
 	}
 	g.log.Info("gateway stopped", "event", "gateway.stopped")
 	return err
+}
+
+// told waits for acts that were still to be recorded; without a writer they end.
+func (g *Gateway) told() error {
+	g.telling.Wait()
+	return nil
 }
 
 // closeListeners closes what no Serve has closed.

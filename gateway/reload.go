@@ -34,13 +34,13 @@ func (g *Gateway) reloadBy(ctx context.Context, actor string) (Faults, error) {
 	faults, err := g.reload(ctx)
 	g.reloaded(g.opts.Now(), faults, err)
 	if err != nil {
-		g.configured(ctx, "refused", strconv.Itoa(len(faults)-len(faults.Warnings()))+" faults, the old one stays", actor)
+		g.configured("refused", strconv.Itoa(len(faults)-len(faults.Warnings()))+" faults, the old one stays", actor)
 		g.met.reloadOK.Set(0)
 		g.log.Error("config not reloaded, the old one stays", "event", "config.reload_failed", "faults", len(faults)-len(faults.Warnings()))
 		return faults, err
 	}
 	cfg := g.gen.Load().cfg
-	g.configured(ctx, "loaded", "before: "+before, actor)
+	g.configured("loaded", "before: "+before, actor)
 	g.met.took(cfg, g.opts.Now())
 	if g.member != nil {
 		g.member.Configure(cfg.sharedHash())

@@ -424,11 +424,14 @@ func (db *DB) checkHighWater() error {
 	})
 }
 
-// view reads from one snapshot.
+// view reads from one snapshot. Damage that ends it is counted.
 func (db *DB) view(f func(*badger.Txn) error) error {
 	err := db.kv.View(f)
-	if errors.Is(err, badger.ErrDBClosed) {
+	switch {
+	case errors.Is(err, badger.ErrDBClosed):
 		return dedupe.ErrClosed
+	case errors.Is(err, dedupe.ErrDamaged):
+		db.metrics.damage.Inc()
 	}
 	return err
 }

@@ -114,7 +114,6 @@ func (db *DB) absent(txn *badger.Txn, ref event.Ref) error {
 			return dedupe.ErrPruned
 		}
 	}
-	db.metrics.damage.Inc()
 	return fmt.Errorf("%w: event %s was accepted in batch %d and its record is missing", dedupe.ErrDamaged, ref, h.no)
 }
 

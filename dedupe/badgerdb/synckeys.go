@@ -413,9 +413,6 @@ func (db *DB) SyncKey(_ context.Context, k dedupe.Key) (rec dedupe.SyncKey, err 
 		}
 		return nil
 	})
-	if errors.Is(err, dedupe.ErrDamaged) {
-		db.metrics.damage.Inc()
-	}
 	return rec, err
 }
 
@@ -432,9 +429,6 @@ func (db *DB) SyncChunk(_ context.Context, k *dedupe.SyncKey, n int) (out []byte
 		}
 		return err
 	})
-	if errors.Is(err, dedupe.ErrDamaged) {
-		db.metrics.damage.Inc()
-	}
 	return out, err
 }
 
