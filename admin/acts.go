@@ -260,7 +260,8 @@ func (a *Admin) exportAudit(c echo.Context) error {
 	}
 	unhurried(c)
 	c.Response().Header().Set("Content-Type", "application/jsonl")
-	return a.cfg.Audit.Export(c.Request().Context(), c.Response())
+	ctx := c.Request().Context()
+	return a.transfers.follow(TransferAudit, who(c).Name, 0, c.Response(), func(w io.Writer) error { return a.cfg.Audit.Export(ctx, w) })
 }
 
 func (a *Admin) proveEvent(c echo.Context) error {

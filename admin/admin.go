@@ -131,7 +131,10 @@ type Admin struct {
 
 	sessions *sessions
 	history  *history
-	ui       *ui // read-only after New
+
+	transfers transfers
+
+	ui *ui // read-only after New
 
 	// reloading and checking let one such call run at a time.
 	reloading sync.Mutex
@@ -144,7 +147,7 @@ func New(cfg Config) (*Admin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	a := &Admin{cfg: cfg, sessions: newSessions(), history: newHistory(cfg.Gatherer)}
+	a := &Admin{cfg: cfg, sessions: newSessions(), history: newHistory(cfg.Gatherer), transfers: transfers{now: cfg.Now}}
 	own := Token{Name: mainToken, Role: RoleAdmin, Hash: cfg.TokenHash}
 	if cfg.TokenFile != "" {
 		token, err := ReadToken(cfg.TokenFile)

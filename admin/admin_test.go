@@ -812,7 +812,7 @@ func TestEveryAPIRouteNeedsTheToken(t *testing.T) {
 		"GET /api/v1/version", "POST /api/v1/reload", "POST /api/v1/-/reload", "POST /-/reload", "POST /api/v1/check",
 		"POST /api/v1/targets/billing/test", "GET /api/v1/keys", "GET /api/v1/keys/x", "POST /api/v1/keys/x/settle",
 		"GET /api/v1/replays", "GET /api/v1/replays/x", "POST /api/v1/replays/x/cancel",
-		"GET /api/v1/events/evt_1/proof", "GET /api/v1/audit", "GET /api/v1/audit/key", "GET /api/v1/audit/export", "POST /api/v1/audit/checkpoint", "GET /api/v1/tail", "GET /api/v1/backup",
+		"GET /api/v1/events/evt_1/proof", "GET /api/v1/audit", "GET /api/v1/audit/key", "GET /api/v1/audit/export", "POST /api/v1/audit/checkpoint", "GET /api/v1/tail", "GET /api/v1/backup", "GET /api/v1/transfers",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		resp, body := b.do(method, path, "", func(r *http.Request) { r.Header.Del("Authorization") })

@@ -19,7 +19,13 @@ func (a *Admin) backup(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", `attachment; filename="onceward.backup"`)
-	if err := a.cfg.Account.Backup(c.Request().Context(), c.Response()); err != nil {
+	ctx := c.Request().Context()
+	about := int64(0)
+	if st, err := a.cfg.Account.Stats(ctx); err == nil {
+		about = st.SizeBytes
+	}
+	err := a.transfers.follow(TransferBackup, who(c).Name, about, c.Response(), func(w io.Writer) error { return a.cfg.Account.Backup(ctx, w) })
+	if err != nil {
 		if c.Response().Committed {
 			a.cfg.Log.Error("backup was cut", "error", err)
 			panic(http.ErrAbortHandler) // so that the client sees that it is not whole

@@ -42,6 +42,7 @@ type Client struct {
 	token   string
 	reason  string
 	timeout time.Duration
+	export  string // of an export's client: what its pages are named by
 	http    *http.Client
 }
 
@@ -289,6 +290,15 @@ func (c *Client) send(ctx context.Context, method, path string, v url.Values, bo
 	return c.sendTo(ctx, method, target, body)
 }
 
+// Exporting is a client of the same gateway whose lists of events are pages of one
+// export, which is named by 8 to 64 letters and digits and shown among the
+// gateway's Transfers.
+func (c *Client) Exporting(id string) *Client {
+	e := *c
+	e.export = id
+	return &e
+}
+
 func (c *Client) sendTo(ctx context.Context, method, target string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
@@ -296,6 +306,9 @@ func (c *Client) sendTo(ctx context.Context, method, target string, body []byte)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.export != "" {
+		req.Header.Set(exportHeader, c.export)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

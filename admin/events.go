@@ -22,7 +22,11 @@ func (a *Admin) listEvents(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, page)
+	err = c.JSON(http.StatusOK, page)
+	if id := c.Request().Header.Get(exportHeader); exportID.MatchString(id) {
+		a.exported(c, id, &q, len(page.Items), page.Next == "")
+	}
+	return err
 }
 
 func (a *Admin) listDeliveries(c echo.Context) error {

@@ -34,7 +34,7 @@ func TestRoles(t *testing.T) {
 		"GET /api/v1/health": viewer, "GET /api/v1/version": viewer,
 		"GET /api/v1/events/evt_1/body": operator, "POST /api/v1/events/evt_1/cancel": operator, "POST /api/v1/replays": operator, "GET /api/v1/replays": viewer, "GET /api/v1/replays/x": viewer, "POST /api/v1/replays/x/cancel": operator, "POST /api/v1/targets/billing/test": operator,
 		"GET /api/v1/audit": viewer, "GET /api/v1/audit/key": viewer, "GET /api/v1/events/evt_1/proof": viewer,
-		"POST /api/v1/audit/checkpoint": operator, "GET /api/v1/audit/export": all, "GET /api/v1/backup": all,
+		"POST /api/v1/audit/checkpoint": operator, "GET /api/v1/audit/export": all, "GET /api/v1/backup": all, "GET /api/v1/transfers": viewer,
 		"POST /api/v1/reload": all, "POST /api/v1/-/reload": all, "POST /-/reload": all, "POST /api/v1/check": all,
 	} {
 		method, path, _ := strings.Cut(route, " ")

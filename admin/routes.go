@@ -46,6 +46,7 @@ func (a *Admin) routes() []route {
 		{get, apiPrefix + "/replays", asViewer, a.listJobs},
 		{get, apiPrefix + "/replays/:id", asViewer, a.getJob},
 		{post, apiPrefix + "/replays/:id/cancel", asOperator, a.cancelJob},
+		{get, apiPrefix + "/transfers", asViewer, a.listTransfers},
 		{get, apiPrefix + "/sources", asViewer, a.listSources},
 		{get, apiPrefix + "/targets", asViewer, a.listTargets},
 		{post, apiPrefix + "/targets/:name/test", asOperator, a.testTarget},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/onceward/onceward/audit"
 )
@@ -34,8 +35,52 @@ func (r jobRow) Class() string {
 	return "flight"
 }
 
+// transferRow is one backup or export.
+type transferRow struct {
+	Transfer
+	Class, State string // shape and words
+	Done         string // how much of how much
+	Speed        string
+	Left         string
+}
+
+func transferRows(all []Transfer) (out []transferRow, busy bool) {
+	for _, t := range all {
+		r := transferRow{Transfer: t, Class: "flight", State: "under way", Done: bytesOf(t.Bytes)}
+		switch {
+		case t.Whole:
+			r.Class, r.State = "ok", "done"
+		case !t.EndedAt.IsZero():
+			r.Class, r.State = "bad", "cut"
+			if t.Kind == TransferEvents {
+				r.Class, r.State = "off", "left off"
+			}
+		default:
+			busy = true
+		}
+		if t.Kind == TransferEvents {
+			r.Done = count(t.Events, "event")
+			if t.Total > 0 && t.EndedAt.IsZero() {
+				r.Done += " of about " + grouped(t.Total)
+			}
+			r.Speed = grouped(int64(t.Rate)) + "/s"
+		} else {
+			if t.Total > 0 && t.EndedAt.IsZero() {
+				r.Done += " of about " + bytesOf(t.Total)
+			}
+			r.Speed = bytesOf(int64(t.Rate)) + "/s"
+		}
+		if t.LeftSeconds != nil {
+			r.Left = span(time.Duration(*t.LeftSeconds) * time.Second)
+		}
+		out = append(out, r)
+	}
+	return out, busy
+}
+
 type jobsData struct {
 	Rows   []jobRow
+	Moves  []transferRow
 	None   bool // the gateway runs no jobs
 	Busy   bool // one is under way: the list looks again by itself
 	Ask    string
@@ -45,6 +90,7 @@ type jobsData struct {
 
 func (v *view) jobs() (jobsData, error) {
 	d := jobsData{None: v.a.cfg.Jobs == nil}
+	d.Moves, d.Busy = transferRows(v.a.transfers.all())
 	if d.None {
 		return d, nil
 	}

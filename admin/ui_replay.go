@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/onceward/onceward/audit"
 	"github.com/onceward/onceward/dedupe"
@@ -25,6 +26,7 @@ type replayData struct {
 	Problem string // of the selection
 	What    string // the selection in words
 	Count   *dedupe.ReplayCount
+	Takes   string // about how long it takes at its rate
 	Partial bool
 	Done    bool
 	Cursor  string
@@ -134,11 +136,39 @@ func (a *Admin) runReplay(v *view, d *replayData, dry bool) error {
 		return err
 	}
 	d.Count, d.Cursor, d.Partial, d.Done = &n, n.Next, n.Next != "", !dry
+	if d.Job {
+		d.Takes = takes(n.Opened, d.Rate, d.Partial)
+	}
 	if !dry {
 		a.cfg.Log.Info("events replayed", "events", n.Events, "opened", n.Opened, "new_key", d.NewKey, "reroute", d.Reroute,
 			"actor", v.who.Name, "reason", d.Reason, "complete", n.Next == "", "remote_ip", peerOf(v.c.Request()))
 	}
 	return nil
+}
+
+// usualRate is the rate of which a page says how long a replay takes when none is
+// asked for.
+const usualRate = "20/s"
+
+// takes says about how long deliveries take at a rate.
+func takes(deliveries int, rate string, more bool) string {
+	as, given := rate, rate != ""
+	if !given {
+		as = usualRate
+	}
+	r, err := audit.ParseRate(as)
+	if err != nil || r.Count == 0 || deliveries == 0 {
+		return ""
+	}
+	took := time.Duration(float64(deliveries) / float64(r.Count) * float64(r.Per)).Round(time.Second)
+	about := "about " + span(max(took, time.Second)) + " at " + as
+	if more {
+		about += " for these, longer for all"
+	}
+	if !given {
+		about += "; without a rate as fast as the targets answer"
+	}
+	return about
 }
 
 // States are the states that a selection can be narrowed to.

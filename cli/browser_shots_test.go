@@ -168,3 +168,24 @@ func TestBrowserLook(t *testing.T) {
 	s.look(ctx, "replays-running", "/replays")
 	s.quiet()
 }
+
+// TestBrowserLarge looks at the pages of the ledger that ONCEWARD_LEDGER names, as
+// the page benchmark of package admin leaves one there.
+func TestBrowserLarge(t *testing.T) {
+	if os.Getenv("ONCEWARD_LEDGER") == "" {
+		t.Skip("ONCEWARD_LEDGER names no ledger to look at")
+	}
+	s := openSite(t)
+	ctx := s.browser()
+	s.login(ctx, "admin")
+	one := s.refOf(ctx, "evt_1SYkQ2Lw8vB3nZpR00500000")
+	for name, path := range map[string]string{
+		"overview": "/", "events": "/events", "refusals": "/refusals", "sources": "/sources", "targets": "/targets", "dead": "/dead", "config": "/config",
+		"keys": "/keys", "replays": "/replays", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "replay-dead": "/replay?state=dead&target=billing",
+		"event": "/events/" + one, "events-where": "/events?where=customer%3Dcus_4711", "events-none": "/events?type=no.such", "target": "/targets?name=billing",
+		"proof": "/events/" + one + "/proof",
+	} {
+		s.look(ctx, "large-"+name, path)
+	}
+	s.quiet()
+}

@@ -144,7 +144,7 @@ func openSite(t *testing.T) *site {
 	t.Cleanup(target.Close)
 	path := filepath.Join(s.dir, "config.toml")
 	text := fmt.Sprintf(browserConfig, gateway.TokenHash(s.tokens["viewer"]), gateway.TokenHash(s.tokens["operator"]),
-		filepath.ToSlash(filepath.Join(s.dir, "data")), target.URL)
+		filepath.ToSlash(s.dataDir()), target.URL)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +177,15 @@ func openSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// dataDir is where the ledger is: in a new directory, or in one that is there
+// already, which ONCEWARD_LEDGER names.
+func (s *site) dataDir() string {
+	if dir := os.Getenv("ONCEWARD_LEDGER"); dir != "" {
+		return dir
+	}
+	return filepath.Join(s.dir, "data")
 }
 
 // answer makes a target answer with a status and text from now on.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (a *app) export(ctx context.Context, f admin.Filter, to string) error {
 		return usage("-o %s: an export is jsonl or csv", a.flags.output)
 	}
 	return a.call(ctx, func(c *admin.Client) error {
-		e := &export{app: a, client: c, filter: f, csv: a.flags.output == "csv", w: a.Stdout}
+		e := &export{app: a, client: c.Exporting(rand.Text()), filter: f, csv: a.flags.output == "csv", w: a.Stdout}
 		if to == "" {
 			return e.run(ctx)
 		}
