@@ -97,7 +97,7 @@ func newUI() (*ui, error) {
 func (u *ui) funcs() template.FuncMap {
 	return template.FuncMap{
 		"asset": func(name string) string { return u.names[name] },
-		"show":  shown, "lines": shownLines, "id": idTag, "words": words, "outcome": outcomeWord,
+		"show":  shown, "lines": shownLines, "id": idTag, "brief": brief, "listid": listID, "fields": listFields, "words": words, "outcome": outcomeWord,
 		"n": func(v any) template.HTML { return number(asInt(v)) }, "bytes": bytesOf, "span": span, "secs": seconds,
 		"count": func(v any, noun string) string { return count(asInt(v), noun) },
 		"exact": exact, "clock": clockOf, "state": stateClass, "path": url.PathEscape, "join": strings.Join, "dict": dict,

@@ -175,5 +175,5 @@ func actWhat(x audit.LogAct) string {
 	if x.Detail != "" && !slices.Contains(out, x.Detail) {
 		out = append(out, x.Detail)
 	}
-	return strings.Join(out, ", ")
+	return briefly(strings.Join(out, ", "), 4*briefRunes) // the rest is in the export
 }

@@ -192,6 +192,9 @@ func indexed(rows []eventRow) bool {
 	return slices.ContainsFunc(rows, func(r eventRow) bool { return len(r.Index) > 0 })
 }
 
+// rowTargets is how many targets of a state a row names.
+const rowTargets = 4
+
 // stateGroups folds deliveries by state, the worst first.
 func stateGroups(ds []Delivery) []stateGroup {
 	var out []stateGroup
@@ -201,6 +204,9 @@ func stateGroups(ds []Delivery) []stateGroup {
 			if d.State == s {
 				names = append(names, d.Target)
 			}
+		}
+		if more := len(names) - rowTargets; more > 1 {
+			names = append(names[:rowTargets], "and "+strconv.Itoa(more)+" more")
 		}
 		if len(names) > 0 {
 			out = append(out, stateGroup{s.String(), strings.Join(names, ", ")})

@@ -3,6 +3,8 @@ package admin
 import (
 	"fmt"
 	"html/template"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -226,6 +228,65 @@ func idTag(id string) template.HTML {
 	cut := len(r) - tail
 	return template.HTML(`<span class="id one" title="` + template.HTMLEscapeString(id) + `"><span>` +
 		template.HTMLEscapeString(string(r[:cut])) + `</span><span>` + template.HTMLEscapeString(string(r[cut:])) + `</span></span>`)
+}
+
+// briefRunes is how much of a text a row of a list shows: a list is read across, and
+// has to stay small whatever senders put into their events. The whole text is on the
+// page that the row leads to.
+const briefRunes = 64
+
+// brief is the begin of a text.
+func brief(s string) string { return briefly(s, briefRunes) }
+
+func briefly(s string, runes int) string {
+	s = shown(s)
+	if n := fit(s, runes); n < len(s) {
+		return s[:n] + "…"
+	}
+	return s
+}
+
+// fit is how much of a text has room for that many runes. What markup has to write
+// as five counts as five.
+func fit(s string, runes int) int {
+	for i, r := range s {
+		runes--
+		if strings.ContainsRune(`&<>"'`, r) {
+			runes -= 4
+		}
+		if runes < 0 {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// listID is an ID in a row: of a long one begin and end.
+func listID(id string) template.HTML {
+	const tail = 12
+	id = shown(id)
+	if n := fit(id, briefRunes); n < len(id) {
+		r := []rune(id[n:])
+		id = id[:fit(id, briefRunes-tail)] + "…" + string(r[max(0, len(r)-tail):])
+	}
+	return idTag(id)
+}
+
+// listFields are the indexed fields of an event as a row shows them; Href is the name
+// of one that is a link to the events that have the same.
+func listFields(index map[string]string) (out []link) {
+	for i, name := range slices.Sorted(maps.Keys(index)) {
+		v := index[name]
+		switch {
+		case i == 3:
+			return append(out, link{Text: "and " + strconv.Itoa(len(index)-i) + " more"})
+		case fit(v, briefRunes) < len(v):
+			out = append(out, link{Text: brief(v)})
+		default:
+			out = append(out, link{Text: v, Href: name})
+		}
+	}
+	return out
 }
 
 // words turns a name of a closed set into words: signature_mismatch is

@@ -56,6 +56,29 @@ func TestBrowserFindEvent(t *testing.T) {
 	s.quiet()
 }
 
+// TestBrowserFindByCustomer: a support person who has only a customer's number
+// finds that customer's events and no others, and opens one.
+func TestBrowserFindByCustomer(t *testing.T) {
+	s := openSite(t)
+	s.sendSome()
+	ctx := s.browser()
+	s.login(ctx, "viewer")
+	s.open(ctx, "/events")
+	s.fill(ctx, "where", "customer=cus_dead")
+	s.press(ctx, `form.find button`)
+	s.has(ctx, "where = customer=cus_dead", "7 events on this page", "customer.updated")
+	if text := s.text(ctx, "main"); strings.Contains(text, "invoice.paid") {
+		t.Errorf("events of other customers are among them: %s", text)
+	}
+	s.press(ctx, `tbody td.ty a`)
+	s.has(ctx, "customer", "cus_dead", "answered 422")
+	s.press(ctx, `dl.facts a[href="/events?where=customer%3Dcus_dead"]`)
+	s.has(ctx, "7 events on this page")
+	s.open(ctx, "/events?where=customer%3Dcus_nobody")
+	s.has(ctx, "No event matches", "drop the field")
+	s.quiet()
+}
+
 // TestBrowserWhyRefused: an engineer sees that a source refuses, why, and what
 // to do.
 func TestBrowserWhyRefused(t *testing.T) {
@@ -172,6 +195,31 @@ func TestBrowserProveDelivery(t *testing.T) {
 	s.has(ctx, "signed whole")
 	s.open(ctx, "/audit?kind=all")
 	s.has(ctx, "accepted", "delivered", "evt_paid")
+	s.quiet()
+}
+
+// TestBrowserReplayDay: the dead letters of a day are looked at dry, with what would
+// be sent and how long that takes at a rate; nothing is sent by it. Then they are
+// replayed for a reason, and older and other ones are left alone.
+func TestBrowserReplayDay(t *testing.T) {
+	s := openSite(t)
+	s.sendSome()
+	ctx := s.browser()
+	s.login(ctx, "operator")
+	s.open(ctx, "/replay?state=dead&since=24h&target=crm&rate=60/m")
+	s.has(ctx, "since = 24h", "Deliveries sent again", "Bodies sent with them", "about 8.00 s at 60/m", "Replay 8 deliveries")
+	s.open(ctx, "/dead?target=crm")
+	s.has(ctx, "8 deliveries") // looking changed nothing
+	s.answer("crm", 200, "ok")
+	s.open(ctx, "/replay?state=dead&since=24h&target=crm")
+	s.has(ctx, "without a rate as fast as the targets answer")
+	s.press(ctx, `form.act .btn.main`)
+	s.has(ctx, "Replay 8 deliveries") // not without a reason
+	s.fill(ctx, "reason", "crm was mended")
+	s.press(ctx, `form.act .btn.main`)
+	s.settle("crm")
+	s.open(ctx, "/replays")
+	s.has(ctx, "done", "8 of 8", "since = ", "crm was mended")
 	s.quiet()
 }
 

@@ -89,6 +89,7 @@ body = "60d"
 [[source]]
 name = "stripe"
 provider = "stripe"
+index = { customer = "data.object.customer" }
 secrets = [{ id = "2026-11", value = "` + browserStripe + `" }, { id = "2026-05", value = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", not_after = 2026-06-01T00:00:00Z }]
 targets = ["billing", "crm"]
 [[source]]
