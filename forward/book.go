@@ -20,9 +20,11 @@ const (
 )
 
 const (
-	// reread is how often the forwarder looks whether another gateway on the
-	// same ledger paused or resumed a target.
-	reread = 10 * time.Second
+	// rereadAlone and rereadShared are how often the forwarder looks whether
+	// another gateway on the same ledger paused or resumed a target, and of a
+	// fleet whether one's breaker turned.
+	rereadAlone  = 10 * time.Second
+	rereadShared = 2 * time.Second
 	// retryNote is how long a note that couldn't be written waits.
 	retryNote = time.Second
 	// staleTries bounds how often an act starts anew because of others.
@@ -34,9 +36,11 @@ const (
 type book struct {
 	ledger dedupe.Notebook
 	log    *slog.Logger
+	shared bool // with other gateways
+	every  time.Duration
 
-	// acts makes acts on controls serial, through the ledger and into the
-	// gates.
+	// acts makes acts on controls and breakers serial, through the ledger and
+	// into the gates.
 	acts sync.Mutex
 
 	// mu guards all below; held for bookkeeping only.
@@ -54,9 +58,13 @@ type act struct {
 	by dedupe.By
 }
 
-func newBook(ledger dedupe.Notebook, log *slog.Logger) *book {
+func newBook(ledger dedupe.Notebook, shared bool, log *slog.Logger) *book {
+	every := rereadAlone
+	if shared {
+		every = rereadShared
+	}
 	return &book{
-		ledger: ledger, log: log, controls: map[string]dedupe.Note{}, breakers: map[string]dedupe.Note{},
+		ledger: ledger, log: log, shared: shared, every: every, controls: map[string]dedupe.Note{}, breakers: map[string]dedupe.Note{},
 		dirty: map[string]*gate{}, pauses: map[string]act{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -166,7 +174,7 @@ func (b *book) nudge() {
 // run writes what is to be written and reads what others wrote, until ctx
 // ends. find gives a target's gate, nil for none.
 func (b *book) run(ctx context.Context, find func(name string) *gate) {
-	timer := time.NewTimer(reread)
+	timer := time.NewTimer(b.every)
 	defer timer.Stop()
 	for {
 		select {
@@ -179,7 +187,7 @@ func (b *book) run(ctx context.Context, find func(name string) *gate) {
 		case <-timer.C:
 			b.flush(ctx, find)
 			b.refresh(ctx, find)
-			timer.Reset(reread)
+			timer.Reset(b.every)
 		}
 	}
 }
@@ -220,35 +228,118 @@ func (b *book) waits(name string) bool {
 	return ok
 }
 
-// writeBreaker keeps a breaker. What another gateway kept meanwhile is
-// replaced: each sees the target by itself, and the last word counts.
+// writeBreaker keeps a breaker, or takes up what another gateway kept meanwhile.
 func (b *book) writeBreaker(ctx context.Context, name string, g *gate) error {
-	value, err := g.marshal()
+	b.acts.Lock()
+	defer b.acts.Unlock()
+	for range staleTries {
+		mine := g.kept()
+		err := b.putBreaker(ctx, name, mine)
+		if !errors.Is(err, dedupe.ErrStale) {
+			return err
+		}
+		theirs, err := b.reread(ctx, name)
+		if err != nil {
+			return err
+		}
+		if mine.yields(&theirs) {
+			g.adopt(theirs)
+			return nil
+		}
+	}
+	return dedupe.ErrStale
+}
+
+// putBreaker writes a breaker over what is known to be kept. b.acts is held.
+func (b *book) putBreaker(ctx context.Context, name string, state breakerNote) error {
+	value, err := json.Marshal(state)
 	if err != nil {
 		return fmt.Errorf("encode breaker: %w", err)
 	}
 	b.mu.Lock()
 	n := b.breakers[name]
 	b.mu.Unlock()
-	for range staleTries {
-		n.Kind, n.Name, n.Value = noteBreaker, name, value
-		kept, err := b.ledger.PutNote(ctx, n)
-		if err == nil {
-			b.remember(b.breakers, name, kept)
-			return nil
-		}
-		if !errors.Is(err, dedupe.ErrStale) {
-			return err
-		}
-		if n, err = b.ledger.Note(ctx, noteBreaker, name); err != nil && !errors.Is(err, dedupe.ErrNotFound) {
-			return err
-		}
+	n.Kind, n.Name, n.Value = noteBreaker, name, value
+	if n, err = b.ledger.PutNote(ctx, n); err != nil {
+		return err
 	}
-	return dedupe.ErrStale
+	b.remember(b.breakers, name, n)
+	return nil
 }
 
-// refresh takes over what another gateway decided about targets.
+// reread reads what is kept of a breaker; what can't be read is a closed one.
+// b.acts is held.
+func (b *book) reread(ctx context.Context, name string) (state breakerNote, err error) {
+	n, err := b.ledger.Note(ctx, noteBreaker, name)
+	if err != nil && !errors.Is(err, dedupe.ErrNotFound) {
+		return state, err
+	}
+	b.remember(b.breakers, name, n)
+	state, _ = parseBreaker(n.Value)
+	return state, nil
+}
+
+// claim makes the probe that is due this gateway's: the others see the next one
+// due only at until. When another gateway was first, or the ledger is away, the
+// probe is not to be made.
+func (b *book) claim(ctx context.Context, name string, g *gate, until time.Time) bool {
+	if !b.shared {
+		return true
+	}
+	b.acts.Lock()
+	defer b.acts.Unlock()
+	mine := g.kept()
+	mine.ProbeAt = until
+	err := b.putBreaker(ctx, name, mine)
+	if errors.Is(err, dedupe.ErrStale) {
+		var theirs breakerNote
+		if theirs, err = b.reread(ctx, name); err == nil {
+			g.adopt(theirs)
+			return false
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		b.log.Warn("probe not claimed", "target", name, "error", err)
+	}
+	return err == nil
+}
+
+// refresh takes over what another gateway decided about targets, and saw of
+// them.
 func (b *book) refresh(ctx context.Context, find func(string) *gate) {
+	b.refreshControls(ctx, find)
+	if b.shared {
+		b.refreshBreakers(ctx, find)
+	}
+}
+
+func (b *book) refreshBreakers(ctx context.Context, find func(string) *gate) {
+	b.acts.Lock()
+	defer b.acts.Unlock()
+	notes, err := b.ledger.Notes(ctx, noteBreaker)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.Warn("read breakers of targets", "error", err)
+		}
+		return
+	}
+	for _, n := range notes {
+		b.mu.Lock()
+		_, waits := b.dirty[n.Name]
+		skip := waits || n.Version <= b.breakers[n.Name].Version // what is to be written meets it there
+		b.mu.Unlock()
+		if skip {
+			continue
+		}
+		b.remember(b.breakers, n.Name, n)
+		state, err := parseBreaker(n.Value)
+		if g := find(n.Name); g != nil && err == nil {
+			g.adopt(state)
+		}
+	}
+}
+
+func (b *book) refreshControls(ctx context.Context, find func(string) *gate) {
 	notes, err := b.ledger.Notes(ctx, noteTarget)
 	if err != nil {
 		if ctx.Err() == nil {

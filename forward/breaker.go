@@ -229,20 +229,50 @@ type breakerNote struct {
 	History  []BreakerChange `json:"history"`
 }
 
-func (b *breaker) marshal() ([]byte, error) {
-	return json.Marshal(breakerNote{b.open, b.probeAt, b.wait, b.probes, b.failedAt, b.closedAt, b.history})
+func (b *breaker) kept() breakerNote {
+	return breakerNote{b.open, b.probeAt, b.wait, b.probes, b.failedAt, b.closedAt, append([]BreakerChange{}, b.history...)}
 }
 
 // restore takes up what was kept. A probe that was under way then is due.
 func (b *breaker) restore(value []byte) error {
-	var n breakerNote
-	if err := json.Unmarshal(value, &n); err != nil {
-		return fmt.Errorf("decode breaker: %w", err)
+	n, err := parseBreaker(value)
+	if err != nil {
+		return err
 	}
-	b.open, b.probing, b.probeAt, b.wait, b.probes = n.Open && !b.cfg.Off, 0, n.ProbeAt, n.Wait, n.Probes
+	b.take(n)
+	b.probing = 0
+	return nil
+}
+
+// adopt takes up what another gateway kept. A probe of our own goes on, unless
+// the other closed it.
+func (b *breaker) adopt(n breakerNote) {
+	was := b.open
+	if b.take(n); !b.open {
+		b.probing = 0
+	}
+	if was && !b.open {
+		b.forget()
+	}
+}
+
+func (b *breaker) take(n breakerNote) {
+	b.open, b.probeAt, b.wait, b.probes = n.Open && !b.cfg.Off, n.ProbeAt, n.Wait, n.Probes
 	b.failedAt, b.closedAt, b.history = n.FailedAt, n.ClosedAt, n.History
 	if over := len(b.history) - maxHistory; over > 0 {
 		b.history = b.history[over:]
 	}
-	return nil
+}
+
+func parseBreaker(value []byte) (n breakerNote, err error) {
+	if err := json.Unmarshal(value, &n); err != nil {
+		return n, fmt.Errorf("decode breaker: %w", err)
+	}
+	return n, nil
+}
+
+// yields reports that what another gateway kept meanwhile, theirs, is to stand
+// in place of this: they saw the same, or a probe of theirs was answered.
+func (n *breakerNote) yields(theirs *breakerNote) bool {
+	return n.Open == theirs.Open || n.Open && n.Probes > 0
 }

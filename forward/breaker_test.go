@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -172,7 +173,7 @@ func TestBreakerIsKept(t *testing.T) {
 	}
 	m.now = m.probeAt
 	m.probe(m.now)
-	value, err := m.marshal()
+	value, err := json.Marshal(m.kept())
 	if err != nil {
 		t.Fatal(err)
 	}

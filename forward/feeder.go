@@ -104,6 +104,11 @@ func (fd *feeder) fill(ctx context.Context) look {
 		q.fault("lease deliveries", err)
 		return look{wait: q.pause()}
 	}
+	if p.probe != 0 && len(leases) > 0 && !q.claim(ctx, q.ledger.Now().Add(q.target.Timeout+commitMargin)) {
+		q.release(leases[0])
+		q.state.gate.abandon(p.probe)
+		return look{wait: minPause, turned: p.turned}
+	}
 	fd.queued.Add(int32(len(leases)))
 	for _, l := range leases {
 		q.work <- item{lease: l, from: fd, probe: p.probe} // never blocks: the channel holds every feeder's limit

@@ -115,7 +115,7 @@ func New(cfg Config) (*Forwarder, error) {
 		return nil, err
 	}
 	f := &Forwarder{
-		cfg: cfg, metrics: m, book: newBook(cfg.Ledger, cfg.Log), changed: make(chan struct{}, 1), failed: make(chan error, 1),
+		cfg: cfg, metrics: m, book: newBook(cfg.Ledger, cfg.Fleet != nil, cfg.Log), changed: make(chan struct{}, 1), failed: make(chan error, 1),
 		targets: map[string]*Target{}, served: map[string]struct{}{}, states: map[string]*state{}, queues: map[string]*queue{},
 		callers: map[string]*caller{},
 	}
@@ -227,8 +227,9 @@ func (f *Forwarder) newQueue(t *Target) *queue {
 	q := &queue{
 		target: t, ledger: f.cfg.Ledger, log: f.cfg.Log.With("target", t.Name, "site", t.Site()),
 		now: f.cfg.Now, rand: f.rand, state: f.states[t.Name], spans: f.cfg.Spans, fail: f.fail,
-		save: func() { f.book.save(t.Name, gate) },
-		hold: func(by dedupe.By) { f.hold(t.Name, gate, by) },
+		save:  func() { f.book.save(t.Name, gate) },
+		claim: func(ctx context.Context, until time.Time) bool { return f.book.claim(ctx, t.Name, gate, until) },
+		hold:  func(by dedupe.By) { f.hold(t.Name, gate, by) },
 	}
 	if !t.Pull { // nobody is called
 		q.build, q.transport, q.share = newBuilder(t, f.cfg.Version), newTransport(t, f.cfg.Dial, f.cfg.Resolver), newShare(t.Memory)

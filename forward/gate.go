@@ -257,10 +257,18 @@ func (g *gate) restore(c control, breaker []byte, unread func(error)) {
 	g.turn()
 }
 
-func (g *gate) marshal() ([]byte, error) {
+// adopt takes up what another gateway kept of the breaker.
+func (g *gate) adopt(n breakerNote) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.breaker.marshal()
+	g.breaker.adopt(n)
+	g.turn()
+}
+
+func (g *gate) kept() breakerNote {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaker.kept()
 }
 
 // view is what people see of a gate.

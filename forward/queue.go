@@ -44,8 +44,9 @@ type queue struct {
 	transport roundTripper
 	fail      func(error) // the ledger gave up
 	share     *share
-	save      func()             // keeps the breaker in the ledger, soon
-	hold      func(by dedupe.By) // pauses the target
+	save      func()                                          // keeps the breaker in the ledger, soon
+	claim     func(ctx context.Context, until time.Time) bool // makes a probe ours
+	hold      func(by dedupe.By)                              // pauses the target
 
 	work    chan item
 	results chan *dedupe.Result

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -286,4 +287,110 @@ func TestPauseOn(t *testing.T) {
 			t.Errorf("%d delivered after %d requests, want 10 and 11", got, rec.count())
 		}
 	})
+}
+
+// undivided is a fleet in which nothing is divided.
+type undivided struct{}
+
+func (undivided) Share() (dedupe.Share, <-chan struct{}) { return dedupe.Share{Part: 1}, nil }
+
+// sickFleet is a target behind a bad deploy that two gateways on one ledger
+// serve: how often it was probed in ten minutes, how many of the probes were
+// under way at once at most, and how the gateways' breakers stood while the
+// second had attempted nothing, and after a probe was answered.
+func sickFleet(t *testing.T, net *pipes, fleet Fleet) (probes, most int, open, closed string) {
+	var bad atomic.Bool
+	var at, top atomic.Int32
+	bad.Store(true)
+	rec := &recorder{tb: t, answer: func(_ int, w http.ResponseWriter, _ *http.Request) {
+		top.Store(max(top.Load(), at.Add(1)))
+		time.Sleep(100 * time.Millisecond)
+		at.Add(-1)
+		if bad.Load() {
+			w.WriteHeader(503)
+		}
+	}}
+	net.serve(t, "a", rec)
+	mem := ledgertest.NewMemory(ledgertest.Config{})
+	edit := func(c *Config) { c.Dial, c.Fleet = net.dial, fleet }
+	one, two := rigOn(t, mem, edit), rigOn(t, mem, edit)
+	var blind atomic.Bool
+	blind.Store(true)
+	two.store.lease = func(string) error {
+		if blind.Load() {
+			return errors.New("busy")
+		}
+		return nil
+	}
+	refs := one.many(40)
+	tgt := Target{Name: "a", URL: mustURL(t, "http://a/"), Concurrency: 1, Schedule: Schedule{Initial: time.Second, Factor: 1, Max: time.Second}}
+	one.run(tgt)
+	two.run(tgt)
+	time.Sleep(4 * time.Second)
+	synctest.Wait()
+	open = one.breaker().State + " " + two.breaker().State
+	blind.Store(false)
+	first := rec.count()
+	top.Store(0)
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	probes, most = rec.count()-first, int(top.Load())
+	bad.Store(false)
+	for start := time.Now(); one.breaker().State != BreakerClosed && two.breaker().State != BreakerClosed && time.Since(start) < time.Hour; {
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+	}
+	time.Sleep(3 * time.Second)
+	synctest.Wait()
+	closed = one.breaker().State + " " + two.breaker().State
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	if got := one.states(refs)[event.Delivered]; got != len(refs) {
+		t.Errorf("%d of %d are delivered in the end", got, len(refs))
+	}
+	return probes, most, open, closed
+}
+
+// Of several gateways one probes a sick target, when one alone would have, and
+// all know what it learned. Without a fleet, the control, each probes for
+// itself.
+func TestBreakerOfFleet(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, net *pipes) {
+		probes, most, open, closed := sickFleet(t, net, undivided{})
+		if open != "open open" || closed != "closed closed" {
+			t.Errorf("breakers are %s before the second attempted anything, %s after a probe was answered", open, closed)
+		}
+		// After 5, 10, 20, 40, 80, 160 and 300 s and the time that each takes.
+		if probes < 5 || probes > 6 || most != 1 {
+			t.Errorf("%d probes in ten minutes, %d at once; want 6 as of one gateway, one at a time", probes, most)
+		}
+	})
+	bubble(t, func(t *testing.T, net *pipes) {
+		if probes, _, open, _ := sickFleet(t, net, nil); probes < 10 || open == "open open" {
+			t.Errorf("without a fleet: %d probes, breakers %s: the test can't see that each is on its own", probes, open)
+		}
+	})
+}
+
+// What a gateway has to write of a breaker meets what another wrote meanwhile.
+func TestBreakerNotesMeet(t *testing.T) {
+	t.Parallel()
+	open, failed, closed := breakerNote{Open: true}, breakerNote{Open: true, Probes: 2}, breakerNote{}
+	for _, tt := range []struct {
+		name         string
+		mine, theirs breakerNote
+		yields       bool
+	}{
+		{"both opened", open, open, true},
+		{"opened by both, probed by the other", open, failed, true},
+		{"opened here, closed before there", open, closed, false},
+		{"a probe failed here, another was answered there", failed, closed, true},
+		{"a probe was answered here, another failed there", closed, failed, false},
+		{"both closed", closed, closed, true},
+	} {
+		if got := tt.mine.yields(&tt.theirs); got != tt.yields {
+			t.Errorf("%s: yields is %v", tt.name, got)
+		}
+	}
 }
