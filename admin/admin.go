@@ -52,6 +52,9 @@ type Config struct {
 	Reload func(context.Context) ([]Fault, error)
 	// Ready is nil while events are taken. Required.
 	Ready func() error
+	// Gateways are those that share the ledger. Without it, or when it gives
+	// none, there is this one.
+	Gateways func() []Gateway
 	// Setup is the configuration in effect, for the pages. Without it they show
 	// what the parts say of themselves.
 	Setup func() Setup

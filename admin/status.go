@@ -162,7 +162,7 @@ func (a *Admin) status(c echo.Context) error {
 	}
 	s := Status{
 		Build: a.cfg.Build, Now: a.cfg.Now().UTC(), StartedAt: a.started.UTC(), Ready: true,
-		Sources: a.sources(), Targets: a.targets(st), Ledger: ledgerView(&st),
+		Sources: a.sources(), Targets: a.targets(st), Ledger: ledgerView(&st), Gateways: a.gateways(),
 	}
 	if err := a.cfg.Ready(); err != nil {
 		s.Ready, s.Problem = false, err.Error()

@@ -199,16 +199,17 @@ func (a *Admin) newView(c echo.Context) (*view, error) {
 	if a.cfg.Setup != nil {
 		v.setup = a.cfg.Setup()
 	}
-	v.snap = snapshot{stats: st, sources: a.sources(), targets: a.targets(st), problem: a.cfg.Ready()}
+	v.snap = snapshot{stats: st, sources: a.sources(), targets: a.targets(st), problem: a.cfg.Ready(), gateways: a.gateways()}
 	return v, nil
 }
 
 // snapshot is the state of all parts at one moment.
 type snapshot struct {
-	stats   dedupe.Stats
-	sources []Source
-	targets []Target
-	problem error // why it is not ready
+	stats    dedupe.Stats
+	sources  []Source
+	targets  []Target
+	problem  error // why it is not ready
+	gateways []Gateway
 }
 
 // render writes a page.

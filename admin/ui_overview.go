@@ -304,6 +304,9 @@ func (v *view) machine() []Fact {
 	if v.setup.Hash != "" {
 		out = append(out, Fact{"Config", v.setup.Hash[:min(8, len(v.setup.Hash))] + ", loaded " + v.setup.LoadedAt.UTC().Format("2 Jan 15:04:05")})
 	}
+	if len(v.snap.gateways) > 0 {
+		out = append(out, Fact{"Gateways", v.fleetFact()})
+	}
 	version := v.a.cfg.Build.Version
 	return append(out, Fact{"Version", version + ", up " + span(v.now.Sub(v.a.started).Round(time.Second))})
 }

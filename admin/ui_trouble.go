@@ -35,6 +35,7 @@ const (
 func (v *view) troubles() []trouble {
 	var out []trouble
 	out = append(out, v.gatewayTroubles()...)
+	out = append(out, v.fleetTroubles()...)
 	for i := range v.snap.sources {
 		out = append(out, v.sourceTroubles(&v.snap.sources[i])...)
 	}

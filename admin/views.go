@@ -139,6 +139,21 @@ type Ledger struct {
 	UnknownKeys int64 `json:"unknown_keys"`
 }
 
+// Gateway is one of those that share the ledger, as this one last saw it.
+type Gateway struct {
+	Name    string    `json:"name"`
+	Own     bool      `json:"own"` // the one that answers
+	Writer  string    `json:"writer"`
+	Since   time.Time `json:"since"`
+	Age     float64   `json:"heartbeat_age_s"`
+	Dead    bool      `json:"dead"`        // it counts no more
+	Share   float64   `json:"rate_share"`  // of every target's rate
+	Config  string    `json:"config_hash"` // of providers, sources, targets and retention
+	Version string    `json:"version"`
+	// Problem is what is wrong with it, in words.
+	Problem string `json:"problem,omitempty"`
+}
+
 // Status is everything that "onceward status" prints.
 type Status struct {
 	Build     Build     `json:"build"`
@@ -149,6 +164,8 @@ type Status struct {
 	Sources   []Source  `json:"sources"`
 	Targets   []Target  `json:"targets"`
 	Ledger    Ledger    `json:"ledger"`
+	// Gateways are those that share the ledger; none on a ledger of one.
+	Gateways []Gateway `json:"gateways,omitempty"`
 }
 
 // Probe is one part of a Health.

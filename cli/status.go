@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,11 @@ func writeStatus(w io.Writer, s admin.Status, p palette) error {
 		state = p.red("NOT READY: " + clip(escape(s.Problem), 30))
 	}
 	fmt.Fprintf(w, "onceward %s, up %s, %s\n", clip(escape(s.Build.Version), 18), short(s.Now.Sub(s.StartedAt)), state)
-	fmt.Fprintf(w, "ledger   %s\n\n", ledgerLine(s.Ledger))
+	fmt.Fprintf(w, "ledger   %s\n", ledgerLine(s.Ledger))
+	if len(s.Gateways) > 0 {
+		fmt.Fprintf(w, "fleet    %s\n", fleetLine(s.Gateways))
+	}
+	fmt.Fprintln(w)
 	slices.SortStableFunc(s.Sources, func(x, y admin.Source) int { return order(x.Offline != "", y.Offline != "") })
 	if err := more(w, sourceTable(s.Now, s.Sources), "sources"); err != nil {
 		return err
@@ -61,6 +66,28 @@ func ledgerLine(l admin.Ledger) string {
 		s += "; " + plural(int(l.UnknownKeys), "key") + " to settle"
 	}
 	return s
+}
+
+// fleetLine is the gateways on one line: what is wrong with one comes before
+// the names.
+func fleetLine(gs []admin.Gateway) string {
+	var wrong, names []string
+	alive := 0
+	for _, g := range gs {
+		name := clip(escape(g.Name), nameWidth)
+		if !g.Dead {
+			alive++
+		}
+		switch {
+		case g.Problem != "":
+			wrong = append(wrong, name+" "+escape(g.Problem))
+		case g.Own:
+			names = append(names, name+" (this one)")
+		default:
+			names = append(names, name)
+		}
+	}
+	return clip(plural(alive, "gateway")+": "+strings.Join(append(wrong, names...), ", "), 71)
 }
 
 // order puts those in trouble first.

@@ -28,6 +28,10 @@ func TestStatusFitsOneScreen(t *testing.T) {
 		s.Targets = append(s.Targets, admin.Target{Name: name, Pending: 1234567, OldestAge: 47 * 3600, Dead: 1234567,
 			LastSuccess: now.Add(-47 * time.Hour), LastFailure: now.Add(-47 * time.Hour), Failures: 1234})
 	}
+	for i := range 40 {
+		s.Gateways = append(s.Gateways, admin.Gateway{Name: fmt.Sprint("a-gateway-with-a-long-name-", i), Own: i == 0})
+	}
+	s.Gateways[7].Problem = "runs another configuration"
 	s.Sources[39].Offline = "none of its secrets is set"
 	var out bytes.Buffer
 	if err := writeStatus(&out, s, palette{}); err != nil {
@@ -42,7 +46,7 @@ func TestStatusFitsOneScreen(t *testing.T) {
 			t.Errorf("%d columns, want at most 80: %s", n, l)
 		}
 	}
-	for _, want := range []string{"NOT READY", "INTAKE REFUSED", "OFFLINE", "33 more: onceward sources", "33 more: onceward targets"} {
+	for _, want := range []string{"NOT READY", "INTAKE REFUSED", "OFFLINE", "40 gateways: a-gateway-with-a… runs another configuration", "33 more: onceward sources", "33 more: onceward targets"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not on the screen:\n%s", want, out.String())
 		}

@@ -12,6 +12,9 @@
 //     lost lease it is attempted again, with the same key.
 //   - A delivery changes only through the ledger's Finish, together with the
 //     record of the attempt. What is not durable did not happen.
+//   - Of several gateways on one ledger no more attempts begin together than a
+//     target's rate allows, and one at a time probes a target whose breaker is
+//     open.
 //   - Every target has its own workers, connections, leases, rate and share of
 //     memory; none waits for another.
 //   - While a target is paused no attempt at it begins, and while its breaker

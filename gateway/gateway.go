@@ -341,6 +341,9 @@ func (g *Gateway) make(ctx context.Context) (err error) {
 	if err := o.Registry.Register(certCollector{g}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	if err := o.Registry.Register(fleetCollector{g.gateways}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	g.countKeys(gen)
 	if err := o.Registry.Register(g.statsCollector()); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -368,7 +371,7 @@ func (g *Gateway) makeAdmin(ctx context.Context) error {
 		Account: account, Receiver: edgeView{g.receiver}, Forward: targetsView{g.forwarder}, Control: g.forwarder,
 		Audit: g.account, Record: g.writer.Record, Jobs: g.jobs,
 		Puller: puller{g.forwarder}, PullTokens: gen.cfg.pullTokens(),
-		Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, SendTest: g.sendTest, TestTarget: g.testTarget,
+		Gateways: g.gateways, Reload: g.reloadForAdmin, Ready: g.isReady, Route: g.route, Setup: g.setup, Explain: g.explain, SendTest: g.sendTest, TestTarget: g.testTarget,
 		TokenHash: tokenHash, Tokens: gen.cfg.adminTokens(),
 		Hosts: g.start.Admin.Hosts, Listen: g.start.Admin.Listen, Registerer: g.opts.Registry, Gatherer: g.opts.Registry,
 		Log: g.log, Build: buildOf(g.opts), Now: g.opts.Now,

@@ -45,6 +45,11 @@ func (m *member) tailed(t testing.TB, cursor string, limit int) (ids []string, n
 // called: another transaction holds its claim and gives it up.
 func (m *member) behind(t *testing.T, id string) (let func() event.Ref) {
 	t.Helper()
+	return m.behindRequest(t, request(id))
+}
+
+func (m *member) behindRequest(t *testing.T, req *dedupe.Request) (let func() event.Ref) {
+	t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, m.cfg.URL)
 	if err != nil {
@@ -55,7 +60,7 @@ func (m *member) behind(t *testing.T, id string) (let func() event.Ref) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := dedupe.KeyOf(dedupe.KindID, "shop", "", id)
+	key := req.Items[0].Claim
 	if _, err := tx.Exec(ctx, "INSERT INTO "+m.cfg.Schema+".claims VALUES ($1, '00000000-0000-0000-0000-000000000000', '', 0, 0)", key[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +70,8 @@ func (m *member) behind(t *testing.T, id string) (let func() event.Ref) {
 	}
 	done := make(chan event.Ref, 1)
 	go func() {
-		req := request(id)
 		if err := m.w.Accept(ctx, req); err != nil {
-			t.Errorf("accept %s: %v", id, err)
+			t.Errorf("accept: %v", err)
 			close(done)
 			return
 		}
