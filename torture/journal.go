@@ -21,6 +21,7 @@ func NewClock() Clock {
 
 // Sent is one request the sender made, and what came back.
 type Sent struct {
+	To         string        `json:"to"` // where it was sent: the address of a gateway
 	Source     string        `json:"source"`
 	ID         string        `json:"id"`
 	Hash       string        `json:"body_sha256"`
@@ -37,6 +38,7 @@ type Sent struct {
 // Request is one request the target received, and what it answered.
 type Request struct {
 	Target  string        `json:"target"`
+	From    string        `json:"from,omitempty"` // the gateway, where there are several
 	Source  string        `json:"source"`
 	EventID string        `json:"event_id"`
 	Ref     string        `json:"ref"`

@@ -61,6 +61,8 @@ func run(ctx context.Context, args []string) error {
 	only := f.String("only", "", "comma-separated `words`: only tests that have one in their name, such as crash,power")
 	f.IntVar(&r.atOnce, "at-once", 1, "how many tests run at the same time")
 	after := f.String("after", "", "report `file` of an earlier run to go on from: it is counted in, and what failed in it runs first")
+	failover := f.Bool("failover", false, "run gateways on a database that fails over in the middle of -for, and nothing else")
+	chart := f.String("chart", "", "with -failover: `file` for a chart of it, from the module's root")
 	f.StringVar(&r.report, "report", "docs/torture.md", "`file` for the report, from the module's root; - is the output alone")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -83,6 +85,13 @@ func run(ctx context.Context, args []string) error {
 	if r.seed == 0 {
 		r.seed = uint64(rand.Uint32())
 	}
+	if *failover {
+		root, err := moduleRoot(ctx)
+		if err != nil {
+			return err
+		}
+		return failoverRun(ctx, root, *chart, *length, r.seed)
+	}
 	started := time.Now()
 	r.until = started.Add(*length)
 	if err := r.prepare(ctx); err != nil {
@@ -97,11 +106,9 @@ func run(ctx context.Context, args []string) error {
 
 // prepare finds the module and compiles the suite.
 func (r *runner) prepare(ctx context.Context) (err error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return fmt.Errorf("find the module: %w", err)
+	if r.root, err = moduleRoot(ctx); err != nil {
+		return err
 	}
-	r.root = strings.TrimSpace(string(out))
 	if r.dir, err = os.MkdirTemp("", "onceward-torture-"); err != nil {
 		return err
 	}
@@ -112,6 +119,14 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 		return fmt.Errorf("compile the suite: %w\n%s", err, text)
 	}
 	return nil
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // tests lists the tests of faults, and the controls, by name.

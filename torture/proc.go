@@ -46,6 +46,8 @@ type Layout struct {
 
 	Reserve, Ballast string // of the ledger's disk; "" is small, as the disks are
 	BodySize         string // of the ledger; "" is no limit
+	Store            string // the whole table of another ledger; "" is one in Data
+	Token            string // file of the operator's token; "" is one in Dir
 	Extra            string // more of the config: tables that follow the others
 }
 
@@ -79,9 +81,9 @@ func NewProc(binary string, at Layout, sources []Source, targetAddr string) (*Pr
 func configText(p *Proc, at Layout, sources []Source, targetAddr string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "listen = %q\ndrain = \"5s\"\n[admin]\nlisten = %q\ntoken_file = %q\n",
-		p.Public, p.Admin, filepath.Join(at.Dir, "admin.token"))
+		p.Public, p.Admin, cmp.Or(at.Token, filepath.Join(at.Dir, "admin.token")))
 	reserve, ballast := cmp.Or(at.Reserve, "32MiB"), cmp.Or(at.Ballast, "16MiB")
-	fmt.Fprintf(&b, "[store]\ndriver = \"badger\"\npath = %q\nreserve = %q\nballast = %q\n", at.Data, reserve, ballast)
+	b.WriteString(cmp.Or(at.Store, fmt.Sprintf("[store]\ndriver = \"badger\"\npath = %q\nreserve = %q\nballast = %q\n", at.Data, reserve, ballast)))
 	if at.BodySize != "" {
 		fmt.Fprintf(&b, "body_size = %q\n", at.BodySize)
 	}

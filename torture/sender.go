@@ -167,7 +167,7 @@ func known(r *rand.Rand, n int) int {
 // Send makes one request and logs it with its answer.
 func (s *Sender) Send(base string, m Message) Sent {
 	body := m.Body()
-	rec := Sent{Source: m.Source.Name, ID: m.ID(), Hash: hashOf(body), Number: m.Number, Variant: m.Variant, SentAt: s.cfg.Clock()}
+	rec := Sent{To: base, Source: m.Source.Name, ID: m.ID(), Hash: hashOf(body), Number: m.Number, Variant: m.Variant, SentAt: s.cfg.Clock()}
 	if err := s.exchange(base, m, body, &rec); err != nil {
 		rec.Error = err.Error()
 	}

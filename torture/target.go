@@ -27,6 +27,7 @@ type TargetConfig struct {
 	// Late is how long LateTarget refuses every big event, and one in ten of
 	// the others, after their first request.
 	Late time.Duration
+	From   string // the gateway that alone delivers here, where there are several
 }
 
 // LateTarget is where Late sources deliver.
@@ -94,7 +95,7 @@ func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	attempt, _ := strconv.Atoi(r.Header.Get("Onceward-Attempt"))
 	rec := Request{
-		Target: name, At: t.cfg.Clock(),
+		Target: name, From: t.cfg.From, At: t.cfg.Clock(),
 		Source: r.Header.Get("Onceward-Source"), EventID: r.Header.Get("Onceward-Event-Id"),
 		Ref: r.Header.Get("Onceward-Event"), Key: r.Header.Get("Idempotency-Key"),
 		Hash: hex.EncodeToString(sum.Sum(nil)), Attempt: attempt,

@@ -178,6 +178,7 @@ func (b *batch) decide(ctx context.Context) error {
 	}
 	b.writeResults()
 	b.writeClaims()
+	b.halve()
 	b.writeEvents()
 	return b.writeKeys()
 }
@@ -453,7 +454,7 @@ func (b *batch) writeClaims() {
 		claims []dedupe.Claim
 		sql    string
 	}{
-		{b.fresh, `INSERT INTO {s}.claims SELECT * FROM unnest($1::bytea[], $2::uuid[], $3::bytea[], $4::bigint[], $5::bigint[])`},
+		{b.fresh, insertClaims},
 		{b.again, `UPDATE {s}.claims c SET ref = u.ref, hash = u.hash, span = u.span, expires = u.expires
 			FROM unnest($1::bytea[], $2::uuid[], $3::bytea[], $4::bigint[], $5::bigint[]) u(key, ref, hash, span, expires) WHERE c.key = u.key`},
 	} {
