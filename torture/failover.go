@@ -104,16 +104,22 @@ func (r *FailoverRun) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.From = r.Fleet.Clock()
-	loading, stop := context.WithTimeout(ctx, cfg.For)
+	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	var load sync.WaitGroup
-	load.Go(func() { stream.Steady(loading, r.Rate) })
-	err = errors.Join(Wait(loading, cfg.For/2), r.failover(ctx, stream))
+	load.Go(func() { stream.Steady(loading, cfg.For, r.Rate) })
+	err = Wait(ctx, cfg.For/2)
+	if err == nil {
+		err = r.failover(ctx, stream)
+	}
 	if err != nil {
 		stop()
 	}
 	load.Wait()
-	return errors.Join(err, r.Fleet.Quiesce(ctx))
+	if err != nil {
+		return err
+	}
+	return r.Fleet.Quiesce(ctx)
 }
 
 // measure finds out what the gateways take and deliver, unless a rate is given.
@@ -122,10 +128,8 @@ func (r *FailoverRun) measure(ctx context.Context, stream *Stream) error {
 		return nil
 	}
 	r.cfg.Told("measuring for %v", measured)
-	loading, stop := context.WithTimeout(ctx, measured)
-	defer stop()
 	begin := time.Now()
-	stream.Full(loading, fullWorkers)
+	stream.Full(ctx, measured, fullWorkers)
 	acked := stream.acked.Load()
 	if err := r.Fleet.Quiesce(ctx); err != nil {
 		return err
