@@ -34,10 +34,18 @@
 // from an earlier one: what failed then runs first, with its seed. TORTURE_CYCLES,
 // TORTURE_CHURN, TORTURE_CUTS, TORTURE_DAMAGES, TORTURE_STOPS and TORTURE_EVENTS set
 // the number of kills, of those with everything under way, of power cuts, of
-// damaged files, of stops under load and of events looked at for leaks; TORTURE_BINARY names a built gateway to
-// take in place of this module's. The power cuts need
-// root and loop devices; where there are none the test fails and says so,
-// unless TORTURE_NO_POWERCUT=1 leaves it out by decision.
+// damaged files, of stops under load and of events looked at for leaks,
+// TORTURE_FLEET how many events a fleet is sent; TORTURE_BINARY names a built
+// gateway to take in place of this module's. The power cuts need root and loop
+// devices; where there are none the test fails and says so, unless
+// TORTURE_NO_POWERCUT=1 leaves it out by decision.
+//
+// A Fleet is several gateways on one PostgreSQL, a cluster of the suite's own
+// that it stops as a crash does and fails over to a standby: TestFleet and
+// TestFailover, judged by JudgeFleet. A failover under a load of 80 % of capacity,
+// with a chart of it:
+//
+//	go run ./torture -failover -for 10m -chart docs/failover.svg
 //
 // The edge tests (TestEdge...) stand at the public listener: requests read in
 // two ways, slow senders, floods, bombs, overload, resets, HTTP/2, same-ID

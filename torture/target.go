@@ -27,7 +27,7 @@ type TargetConfig struct {
 	// Late is how long LateTarget refuses every big event, and one in ten of
 	// the others, after their first request.
 	Late time.Duration
-	From   string // the gateway that alone delivers here, where there are several
+	From string // the gateway that alone delivers here, where there are several
 }
 
 // LateTarget is where Late sources deliver.
