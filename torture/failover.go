@@ -22,6 +22,8 @@ type FailoverConfig struct {
 	For      time.Duration // of the run, the failover in its middle
 	Gap      time.Duration // at least so long there is no primary
 	Rate     float64       // new events a second; 0 is 80 % of what is measured before
+	// Renew has the gateways killed and started once everything is acknowledged.
+	Renew bool
 	// Behind is the control: the standby does not confirm what it has, and is
 	// behind when it is promoted.
 	Behind bool
@@ -34,6 +36,7 @@ type FailoverRun struct {
 	Capacity float64
 	Rate     float64
 	From     time.Duration // when the run's load began
+	Noticed  int           // gateways that ended because the database had lost what they wrote
 
 	primary, standby *Postgres
 	cfg              FailoverConfig
@@ -116,6 +119,9 @@ func (r *FailoverRun) run(ctx context.Context) (err error) {
 		stop()
 	}
 	load.Wait()
+	if err == nil && cfg.Renew {
+		err = r.Fleet.Renew(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -162,7 +168,25 @@ func (r *FailoverRun) failover(ctx context.Context, stream *Stream) error {
 		return err
 	}
 	r.cfg.Told("standby promoted")
+	if r.cfg.Behind {
+		return r.revive(ctx)
+	}
 	return f.WaitReady(ctx)
+}
+
+// revive waits until every gateway has seen by itself that the database lost
+// what it had committed, and ended, and starts it again.
+func (r *FailoverRun) revive(ctx context.Context) error {
+	for _, m := range r.Fleet.Members {
+		if err := r.Fleet.Died(ctx, m); err != nil {
+			return err
+		}
+		r.Noticed++
+		if err := r.Fleet.Start(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // detach lets the standby fall behind by some acknowledged events.

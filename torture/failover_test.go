@@ -13,7 +13,7 @@ import (
 func failover(t *testing.T, s uint64, behind bool) (*FailoverRun, FleetEvidence, FleetVerdict) {
 	t.Helper()
 	r, err := Failover(within(t, 10*time.Minute), FailoverConfig{
-		Binary: built(t, asShipped), Dir: keep(t), Gateways: 2, Seed: s, For: 6 * time.Second, Rate: 100, Behind: behind, Told: t.Logf,
+		Binary: built(t, asShipped), Dir: keep(t), Gateways: 2, Seed: s, For: 6 * time.Second, Rate: 100, Behind: behind, Renew: true, Told: t.Logf,
 	})
 	must(t, err)
 	t.Cleanup(func() {
@@ -46,15 +46,16 @@ func TestFailover(t *testing.T) {
 	account(t, r.Fleet, e)
 }
 
-// TestControlFailover promotes a standby that is behind: the loss must be seen.
+// TestControlFailover promotes a standby that is behind: the loss must be seen,
+// by the suite and by the gateways.
 func TestControlFailover(t *testing.T) {
 	s := seed(t)
 	res := &Result{Fault: "2 gateways, a standby promoted that was behind", Seed: s, Control: true, Cycles: 1}
 	record(t, res)
-	_, _, v := failover(t, s, true)
+	r, _, v := failover(t, s, true)
 	res.add(v.Verdict)
 	res.Seen = v.Lost > 0
-	res.Note = fmt.Sprintf("acknowledged %d, lost %d", v.Acknowledged, v.Lost)
+	res.Note = fmt.Sprintf("acknowledged %d, lost %d; %d gateways noticed by themselves and ended", v.Acknowledged, v.Lost, r.Noticed)
 	fmt.Printf("control, a standby that is behind: %s\n", res.Note)
 	if !res.Seen {
 		t.Errorf("the suite would not see what a failover loses\n%s", v.String())

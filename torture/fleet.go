@@ -178,6 +178,35 @@ func (f *Fleet) Kill(ctx context.Context, m *Member) error {
 	return err
 }
 
+// Died waits until a gateway has ended by itself, with the exit code of a ledger
+// that failed.
+func (f *Fleet) Died(ctx context.Context, m *Member) error {
+	st, err := m.Proc.Ended(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.Name, err)
+	}
+	l := &m.Lives[len(m.Lives)-1]
+	l.End, l.Gone, l.Killed = f.Clock(), f.Clock(), true
+	if st.ExitCode() != 6 {
+		return fmt.Errorf("%s: %w: %v, want exit code 6\n%s", m.Name, errEnded, st, m.Proc.logTail())
+	}
+	return nil
+}
+
+// Renew kills and starts every gateway in turn: what one leased in an outage,
+// without hearing that it had, goes back then and not at the lease's end.
+func (f *Fleet) Renew(ctx context.Context) error {
+	for _, m := range f.Members {
+		if err := f.Kill(ctx, m); err != nil {
+			return err
+		}
+		if err := f.Start(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Cut stops the database as a crash does.
 func (f *Fleet) Cut(ctx context.Context, db *Postgres) error {
 	began := f.Clock()

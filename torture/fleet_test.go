@@ -44,7 +44,8 @@ func newFleet(t *testing.T, bin string, gateways int, s uint64, servers ...*Post
 
 // siege sends the same events to every gateway while gateways are killed and
 // the database is stopped and started again, that many times. It returns when
-// everything is acknowledged everywhere and nothing is pending.
+// everything is acknowledged everywhere, each gateway was killed once more, and
+// nothing is pending.
 func siege(t *testing.T, f *Fleet, db *Postgres, random *rand.Rand, events, kills, outages int) {
 	t.Helper()
 	ctx := within(t, time.Hour)
@@ -66,6 +67,7 @@ func siege(t *testing.T, f *Fleet, db *Postgres, random *rand.Rand, events, kill
 	if !flood.Wait() {
 		t.Errorf("%d of %d acknowledgements came", flood.acked.Load(), flood.total)
 	}
+	must(t, f.Renew(ctx))
 	must(t, f.Quiesce(ctx))
 }
 
@@ -168,11 +170,11 @@ func TestFleet(t *testing.T) {
 // must both be seen.
 func TestControlFleet(t *testing.T) {
 	s := seed(t)
-	res := &Result{Fault: "2 gateways on one database, claims not held and committed before their events", Seed: s, Control: true, Cycles: 1}
+	res := &Result{Fault: "2 gateways on one database, claims not held and committed before their events", Seed: s, Control: true, Cycles: 2}
 	record(t, res)
 	db := newPostgres(t)
 	f := newFleet(t, built(t, looseClaims), 2, s, db)
-	siege(t, f, db, rand.New(rand.NewPCG(s, 3000)), 600, 0, 1)
+	siege(t, f, db, rand.New(rand.NewPCG(s, 3000)), 400, 0, 2)
 	e, err := f.Evidence(within(t, time.Minute), f.Members[0])
 	must(t, err)
 	v := JudgeFleet(e)

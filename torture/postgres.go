@@ -31,7 +31,7 @@ func NewPostgres(ctx context.Context) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.program(ctx, "initdb", "-D", p.data(), "-U", "onceward", "-A", "trust", "-E", "UTF8", "--locale=C"); err != nil {
+	if err := p.program(ctx, "initdb", "-D", p.data(), "-U", "onceward", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil

@@ -11,7 +11,10 @@ const insertClaims = `INSERT INTO {s}.claims SELECT * FROM unnest($1::bytea[], $
 // halve breaks another: claims are committed before their events. The pause is
 // as on a slow disk; otherwise it takes many crashes to hit the moment between.
 func (b *batch) halve() {
+	if len(b.fresh) == 0 {
+		return
+	}
 	b.queue("commit")
 	b.queue("begin isolation level read committed")
-	b.queue("select pg_sleep(0.05)")
+	b.queue("select pg_sleep(0.2)")
 }
