@@ -30,6 +30,7 @@ func failover(t *testing.T, s uint64, behind bool) (*FailoverRun, FleetEvidence,
 // confirmed every commit: nothing acknowledged is lost, and nothing is
 // acknowledged in between.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "2 gateways, the database's primary stopped and its standby promoted", Seed: s, Cycles: 1}
 	record(t, res)
@@ -49,6 +50,7 @@ func TestFailover(t *testing.T) {
 // TestControlFailover promotes a standby that is behind: the loss must be seen,
 // by the suite and by the gateways.
 func TestControlFailover(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "2 gateways, a standby promoted that was behind", Seed: s, Control: true, Cycles: 1}
 	record(t, res)

@@ -132,8 +132,10 @@ func account(t *testing.T, f *Fleet, e FleetEvidence) {
 // TestFleet sends the same events to several gateways on one database, kills
 // them, and stops the database as a crash does.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 4} {
 		t.Run(fmt.Sprint(n, " gateways"), func(t *testing.T) {
+			t.Parallel()
 			events, kills, outages := count(t, "TORTURE_FLEET", 3000), 2*n, 1
 			if long() {
 				events, kills, outages = count(t, "TORTURE_FLEET", 100_000), 25*n, 5
@@ -169,6 +171,7 @@ func TestFleet(t *testing.T) {
 // accepted by two gateways, and one lost between its claim and its commit,
 // must both be seen.
 func TestControlFleet(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	res := &Result{Fault: "2 gateways on one database, claims not held and committed before their events", Seed: s, Control: true, Cycles: 2}
 	record(t, res)
