@@ -21,7 +21,7 @@ func failover(t *testing.T, s uint64, behind bool) (*FailoverRun, FleetEvidence,
 			t.Errorf("close the run: %v", err)
 		}
 	})
-	e, err := r.Fleet.Evidence(within(t, time.Minute), r.Fleet.Members[1])
+	e, err := r.Fleet.Evidence(within(t, 5*time.Minute), r.Fleet.Members[1])
 	must(t, err)
 	return r, e, JudgeFleet(e)
 }

@@ -178,7 +178,7 @@ func TestControlFleet(t *testing.T) {
 	db := newPostgres(t)
 	f := newFleet(t, built(t, looseClaims), 2, s, db)
 	siege(t, f, db, rand.New(rand.NewPCG(s, 3000)), 400, 0, 2)
-	e, err := f.Evidence(within(t, time.Minute), f.Members[0])
+	e, err := f.Evidence(within(t, 5*time.Minute), f.Members[0])
 	must(t, err)
 	v := JudgeFleet(e)
 	res.add(v.Verdict)
