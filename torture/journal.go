@@ -84,6 +84,13 @@ func (j *journal[T]) all() ([]T, error) {
 	return slices.Clone(j.recs), j.err
 }
 
+// since is the records after the first n, which nobody may change.
+func (j *journal[T]) since(n int) []T {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.recs[n:len(j.recs):len(j.recs)]
+}
+
 func (j *journal[T]) len() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
