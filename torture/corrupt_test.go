@@ -214,7 +214,7 @@ func TestCorruption(t *testing.T) {
 // examine starts a gateway on a damaged copy.
 func (k *kept) examine(t *testing.T, p *Proc, d damage) (f findings) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, 4*time.Minute)
 	must(t, p.Start())
 	if err := p.WaitReady(ctx); err != nil {
 		st, err := p.Ended(ctx)
@@ -286,7 +286,7 @@ func (k *kept) message(a Sent) Message {
 // every event that was acknowledged is there and known, or its loss was said.
 func (k *kept) salvage(t *testing.T, p *Proc, d damage) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, 4*time.Minute)
 	if out, err := p.Command(ctx, "ledger", "check"); err == nil || !strings.Contains(string(out), "fault") {
 		t.Errorf("%s: refused, and the check finds nothing: %v\n%s", d, err, out)
 	}
@@ -328,7 +328,7 @@ func TestControlCorruption(t *testing.T) {
 	must(t, err)
 	at := len(bytes.TrimRight(b, "\x00")) / 2
 	patch(t, logs[len(logs)-1], at, []byte{b[at] ^ 4})
-	ctx := within(t, time.Minute)
+	ctx := within(t, 4*time.Minute)
 	must(t, p.Start())
 	must(t, p.WaitReady(ctx))
 	defer func() { must(t, p.Kill()) }()
