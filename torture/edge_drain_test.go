@@ -41,11 +41,11 @@ type drainage struct {
 }
 
 // drain stops a gateway under load. Senders open a connection for each
-// request, and every fourth sends its body a while after its head: requests
-// the gateway had begun to read must be answered. Those are the ones whose
-// connection was there before the stop was asked for, three seconds before the
-// listener closes: a later one may wait in the kernel, of which nobody outside
-// can say whether it was taken from there.
+// request, and every fourth sends its body so long after its head that the
+// listener closes in between: requests the gateway had begun to read must be
+// answered. Those are the ones whose connection was there a second before that: a
+// later one may wait in the kernel, of which nobody outside can say whether it
+// was taken from there.
 func drain(e *edge, random *rand.Rand) (out drainage) {
 	ctx, enough := context.WithCancel(within(e.t, time.Minute))
 	defer enough()
@@ -56,7 +56,7 @@ func drain(e *edge, random *rand.Rand) (out drainage) {
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				id := fmt.Sprintf("drain-%d-%d-%d", e.p.cmd.Process.Pid, s, i)
-				n, opened, err := e.once(id, time.Duration(s%4/3)*120*time.Millisecond)
+				n, opened, err := e.once(id, time.Duration(s%4/3)*4*time.Second)
 				mu.Lock()
 				switch {
 				case n == http.StatusOK:
@@ -64,7 +64,7 @@ func drain(e *edge, random *rand.Rand) (out drainage) {
 				case errors.Is(err, errNotBegun):
 					mu.Unlock()
 					return // nobody listens any more
-				case n == 0 && opened.Before(start):
+				case n == 0 && opened.Before(start.Add(2*time.Second)):
 					out.resets++
 					out.why = err
 				}
