@@ -220,7 +220,7 @@ func TestBrowserReplayDay(t *testing.T) {
 	s.press(ctx, `form.act .btn.main`)
 	s.settle("crm")
 	s.open(ctx, "/replays")
-	s.has(ctx, "done", "8 of 8", "since = ", "crm was mended")
+	s.has(ctx, "done", "8 of 8", "state = dead", "crm was mended")
 	s.quiet()
 }
 

@@ -340,7 +340,7 @@ func storeFaults(t *testing.T) (out []fault) {
 	well = r.scrape(t)
 	out = append(out, fault{"OncewardClockJumped", full, []scrape{well}, map[string]string{"direction": "back"}})
 
-	damage(t, dir, []byte(marker))
+	damageTable(t, dir, []byte(marker))
 	c := r.apiClient(t)
 	page, err := c.Events(t.Context(), admin.Filter{}, "", 10)
 	if err != nil || len(page.Items) != 1 {
@@ -352,8 +352,8 @@ func storeFaults(t *testing.T) (out []fault) {
 	return append(out, fault{"OncewardStoreDamage", well, []scrape{r.scrape(t)}, nil})
 }
 
-// damage changes a byte of what stands on disk.
-func damage(t *testing.T, dir string, what []byte) {
+// damageTable changes a byte of what stands on disk.
+func damageTable(t *testing.T, dir string, what []byte) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "ledger", "*.sst"))
 	if err != nil {
