@@ -15,12 +15,13 @@ type StoreConfig struct {
 	// Driver is the engine: "badger", the default, is in a directory of this
 	// gateway alone; "postgres" is a database that several gateways share.
 	Driver string `toml:"driver,omitzero"`
-	// MemoryLimit is what the Go heap stays below, the memtables and caches of
-	// the embedded ledger included. Bodies in flight come on top, 64 MiB at
-	// most, and a fifth of it all for what waits to be collected. The ledger
-	// alone fills up to 280 MiB of the default, and up to 170 MiB of "256MiB"
-	// and of every limit below, which only a gateway with little to do keeps.
-	// Default "512MiB", at least "64MiB".
+	// MemoryLimit is the soft limit of the Go heap, the memtables and caches of
+	// the embedded ledger included, which alone fill up to 280 MiB of the
+	// default, and up to 170 MiB of "256MiB" and of every limit below. Bodies in
+	// flight come on top, 64 MiB at most. The limit is passed while more arrives
+	// than the processors can take and the collector gets none: close to 700 MiB
+	// were seen, at the default as at "256MiB". Default "512MiB", at least
+	// "64MiB".
 	MemoryLimit Size `toml:"memory_limit,omitzero"`
 
 	// Path is the ledger's directory, made with mode 0700 when it is missing.
