@@ -228,7 +228,15 @@ func (a *Admin) auditKey(c echo.Context) error {
 	if _, err := only(c.QueryParams()); err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, AuditKey{Key: a.cfg.Audit.PublicKey()})
+	k := AuditKey{Key: a.cfg.Audit.PublicKey()}
+	all, err := a.cfg.Audit.PublicKeys(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	if len(all) > 1 {
+		k.All = all
+	}
+	return c.JSON(http.StatusOK, k)
 }
 
 // signAudit makes a checkpoint. It records nothing: that would be something new

@@ -24,7 +24,7 @@ type auditData struct {
 	Kinds  []string
 	Acts   []audit.LogAct
 	Logs   []audit.Standing
-	Key    string
+	Keys   []string
 	Signed bool // a checkpoint was made just now
 	Wrong  string
 	Older  string
@@ -76,7 +76,9 @@ func (v *view) audit(p url.Values, signed bool) error {
 	if d.Logs, err = l.Standings(v.c.Request().Context()); err != nil {
 		return err
 	}
-	d.Key = l.PublicKey()
+	if d.Keys, err = l.PublicKeys(v.c.Request().Context()); err != nil {
+		return err
+	}
 	status, err := v.acts(&d, q, self)
 	if err != nil {
 		return err

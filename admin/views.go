@@ -8,9 +8,11 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// AuditKey is the key that checkpoints are signed with.
+// AuditKey is the key that checkpoints are signed with, and where several
+// gateways share a ledger those of all of them, its own first.
 type AuditKey struct {
-	Key string `json:"public_key"`
+	Key string   `json:"public_key"`
+	All []string `json:"public_keys,omitempty"`
 }
 
 // Checkpoint is a signed statement of a log's size and root.

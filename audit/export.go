@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -80,14 +81,18 @@ func (l *Log) Export(ctx context.Context, w io.Writer) error {
 	return e.err
 }
 
-// Verify exports the account and verifies it, with this gateway's own key: it
-// says whether the ledger agrees with what the gateway signed. Somebody who does
-// not trust the gateway verifies an export elsewhere.
+// Verify exports the account and verifies it, with this gateway's own key and
+// those of the others on its ledger: it says whether the ledger agrees with what
+// they signed. Somebody who does not trust them verifies an export elsewhere.
 func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
 	if l.cfg.Key == nil {
 		return VerifyReport{}, ErrNoKey
 	}
-	keys, err := ParseKeys(l.PublicKey())
+	known, err := l.PublicKeys(ctx)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	keys, err := ParseKeys(strings.Join(known, "\n"))
 	if err != nil {
 		return VerifyReport{}, err
 	}

@@ -469,18 +469,14 @@ func (l *Log) sealAt(ctx context.Context, g dedupe.ActLog) error {
 		return err
 	}
 	e.Checkpoint = c.Note
-	next := []edge{}
-	for _, old := range t.edges {
-		if old.At >= g.First { // one that the ledger may stand at
-			next = append(next, old)
+	var next []edge
+	if err := l.put(ctx, noteEdge, logName(g.Writer), func(old []byte) ([]byte, error) {
+		var err error
+		if next, err = edgesWith(g, old, e); err != nil {
+			return nil, err
 		}
-	}
-	next = append(next, e)
-	b, err := json.Marshal(next)
-	if err != nil {
-		return fmt.Errorf("encode edges: %w", err)
-	}
-	if err := l.put(ctx, noteEdge, logName(g.Writer), func([]byte) ([]byte, error) { return b, nil }); err != nil {
+		return json.Marshal(next)
+	}); err != nil {
 		return err
 	}
 	t.edges = next
@@ -488,13 +484,35 @@ func (l *Log) sealAt(ctx context.Context, g dedupe.ActLog) error {
 	return nil
 }
 
-// keep stores a checkpoint. Of earlier ones the last of each hour stays.
+// edgesWith are the edges that are kept, less those that the ledger can't stand
+// at any more, and e. Another gateway may have kept one since they were read.
+func edgesWith(g dedupe.ActLog, old []byte, e edge) ([]edge, error) {
+	var kept []edge
+	if len(old) > 0 {
+		var err error
+		if kept, err = parseEdges(g.Writer, old); err != nil {
+			return nil, err
+		}
+	}
+	next := slices.DeleteFunc(kept, func(k edge) bool { return k.At < g.First })
+	if !slices.ContainsFunc(next, func(k edge) bool { return k.At == e.At }) {
+		next = append(next, e)
+	}
+	slices.SortFunc(next, func(a, b edge) int { return cmp.Compare(a.At, b.At) })
+	return next, nil
+}
+
+// keep stores a checkpoint. Of earlier ones the last of each hour stays. One that
+// another gateway made of as much or more stays as well, and c is not kept.
 func (l *Log) keep(ctx context.Context, c Checkpoint) error {
 	name := c.Log + "/" + c.At.UTC().Format(time.DateOnly)
 	return l.put(ctx, noteCheckpoint, name, func(old []byte) ([]byte, error) {
 		notes, _ := SplitNotes(string(old))
 		if n := len(notes); n > 0 {
 			before, err := peekCheckpoint(notes[n-1])
+			if err == nil && before.Size >= c.Size {
+				return old, nil
+			}
 			if err != nil || before.At.UTC().Truncate(time.Hour).Equal(c.At.UTC().Truncate(time.Hour)) {
 				notes = notes[:n-1]
 			}
@@ -538,12 +556,4 @@ func (l *Log) newest(ctx context.Context, log string) (Checkpoint, bool, error) 
 		return Checkpoint{}, false, err
 	}
 	return all[len(all)-1], true, nil
-}
-
-// PublicKey is the key that checkpoints are signed with, "" without one.
-func (l *Log) PublicKey() string {
-	if l.cfg.Key == nil {
-		return ""
-	}
-	return l.cfg.Key.Public()
 }

@@ -170,6 +170,9 @@ func (a *app) verifyFrom(ctx context.Context, f verifyFlags, cfg audit.VerifyCon
 		return audit.Verify(in, cfg)
 	case f.store != "":
 		account, closing, err := gateway.OpenAccount(f.store, slog.New(slog.DiscardHandler))
+		if err != nil && a.sharedLedger() {
+			return audit.VerifyReport{}, fmt.Errorf("%w (the ledger of the config is in PostgreSQL: without --store its running gateway is asked)", err)
+		}
 		if err != nil {
 			return audit.VerifyReport{}, err
 		}
@@ -217,7 +220,10 @@ func (a *app) auditKeyText(ctx context.Context, f verifyFlags) (text, from strin
 	}
 	err = a.call(ctx, func(c *admin.Client) error {
 		k, err := c.AuditKey(ctx)
-		text = k.Key
+		text = strings.Join(append(k.All, ""), "\n")
+		if len(k.All) == 0 {
+			text = k.Key
+		}
 		return err
 	})
 	return text, "the running gateway", err
@@ -318,8 +324,9 @@ func (a *app) auditCheckpointCmd() *cobra.Command {
 }
 
 const auditKeyHelp = `
-Prints the public key with which the gateway's checkpoints are verified. Keep a
-copy where who administers the gateway can't change it.`
+Prints the public key with which the gateway's checkpoints are verified, and
+where several share a ledger the keys of all of them, one a line. Keep a copy
+where who administers the gateway can't change it.`
 
 func (a *app) auditKeyCmd() *cobra.Command {
 	return leaf("key", "Print the public key", auditKeyHelp, cobra.NoArgs, func(ctx context.Context, _ []string) error {
@@ -327,8 +334,15 @@ func (a *app) auditKeyCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		k := admin.AuditKey{Key: text}
-		return a.show(k, func(w io.Writer) error { return writePlain(w, escape(k.Key)+"\n") })
+		all := strings.Fields(text)
+		if len(all) == 0 {
+			return fail(exitNotFound, "the gateway has no audit key")
+		}
+		k := admin.AuditKey{Key: all[0]}
+		if len(all) > 1 {
+			k.All = all
+		}
+		return a.show(k, func(w io.Writer) error { return writePlain(w, escapeLines(strings.Join(all, "\n"))+"\n") })
 	})
 }
 

@@ -109,6 +109,9 @@ func (g *Gateway) makeAccount(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make audit log: %w", err)
 	}
+	if g.start.Shared() {
+		return g.account.Announce(ctx)
+	}
 	return nil
 }
 
