@@ -86,6 +86,11 @@ func runConfig(t *testing.T, cfg *Config, o Options) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return runGateway(t, g, cfg)
+}
+
+func runGateway(t *testing.T, g *Gateway, cfg *Config) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Gateway: g, cfg: cfg, cancel: cancel, ended: make(chan error, 1), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	ended := r.ended

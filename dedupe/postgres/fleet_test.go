@@ -234,6 +234,31 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
+// TestCloseGivesBack holds that what a gateway had leased when it closed is due
+// for the others at once.
+func TestCloseGivesBack(t *testing.T) {
+	cfg := fresh(t, server(t), options())
+	a, b := join(t, cfg, "a"), join(t, cfg, "b")
+	if err := a.w.Accept(t.Context(), request("one")); err != nil {
+		t.Fatal(err)
+	}
+	if ls, _, err := a.Lease(t.Context(), "billing", 1, time.Hour); err != nil || len(ls) != 1 {
+		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	if ls, _, err := b.Lease(t.Context(), "billing", 1, time.Hour); err != nil || len(ls) != 0 {
+		t.Fatalf("%d leases of what another holds, %v", len(ls), err)
+	}
+	if err := a.end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.running.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ls, _, err := b.Lease(t.Context(), "billing", 1, time.Hour); err != nil || len(ls) != 1 {
+		t.Errorf("%d leases after the other one closed, %v; want one", len(ls), err)
+	}
+}
+
 // TestServerKilled stops the database as a crash does while gateways accept,
 // starts it again, and holds that all they answered is there, once.
 func TestServerKilled(t *testing.T) {

@@ -39,6 +39,10 @@ func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration
 	if err := db.usable(); err != nil {
 		return nil, time.Time{}, err
 	}
+	// What was leased comes back to its caller, who may have been told to end
+	// meanwhile and gives it back: else it would stand until its time is over.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.cfg.Statement+time.Second)
+	defer cancel()
 	now := db.clock.param()
 	b := &pgx.Batch{}
 	if n > 0 {

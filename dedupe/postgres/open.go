@@ -329,7 +329,8 @@ func (db *DB) Health(ctx context.Context) error {
 	return nil
 }
 
-// Close notes how far the clock was and ends the connections.
+// Close gives back the leases that are left, notes how far the clock was and ends
+// the connections.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	was, fatal := db.closed, db.fatal
@@ -344,7 +345,14 @@ func (db *DB) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), db.cfg.Statement)
 	defer cancel()
-	_, err := db.pool.Exec(ctx, db.q(`UPDATE {s}.gateways SET mark = greatest(mark, $3) WHERE name = $1 AND epoch = $2`),
+	err := db.takeBack(ctx)
+	if errors.Is(err, errTaken) {
+		return nil // they are another process's now, and so is the mark
+	}
+	if err != nil {
+		return fmt.Errorf("close the ledger: %w", err)
+	}
+	_, err = db.pool.Exec(ctx, db.q(`UPDATE {s}.gateways SET mark = greatest(mark, $3) WHERE name = $1 AND epoch = $2`),
 		db.cfg.Name, db.epoch, db.clock.now().UnixMilli())
 	if err != nil {
 		return fmt.Errorf("close the ledger: %w", err)

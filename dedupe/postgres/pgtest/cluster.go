@@ -102,6 +102,21 @@ func (c *Cluster) Restart() error {
 // Kill stops the server as a crash does.
 func (c *Cluster) Kill() { c.end(syscall.SIGQUIT) }
 
+// Standby stops the server and starts it again as one that takes no writes.
+func (c *Cluster) Standby() error {
+	c.end(syscall.SIGINT)
+	signal := filepath.Join(c.data(), "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		return err
+	}
+	if cred := c.attr.Credential; cred != nil {
+		if err := os.Chown(signal, int(cred.Uid), int(cred.Gid)); err != nil {
+			return err
+		}
+	}
+	return c.Restart()
+}
+
 // Stop stops the server and removes it.
 func (c *Cluster) Stop() {
 	c.end(syscall.SIGINT)
