@@ -44,6 +44,9 @@ func (a *app) backup(ctx context.Context, to string) error {
 	if to == "" {
 		return usage("backup: --to says which file to write")
 	}
+	if a.flags.addr == "" && a.sharedLedger() {
+		return fail(exitFailed, "a ledger in PostgreSQL is backed up with its database, by pg_dump, or by onceward ledger dump: docs/scale.md")
+	}
 	if _, err := os.Stat(to); err == nil {
 		return fail(exitFailed, "%s exists; remove it, or choose another name", to)
 	}
@@ -161,6 +164,9 @@ func (a *app) restore(ctx context.Context, from, to string, resume, dry bool) er
 	}
 	if dry {
 		return a.backupVerify(ctx, from)
+	}
+	if a.sharedLedger() {
+		return fail(exitFailed, "the ledger of the config is in PostgreSQL and is restored with its database, by pg_restore, or by onceward ledger load: docs/scale.md; for a ledger in a directory --config names another")
 	}
 	f, err := os.Open(from)
 	if err != nil {
