@@ -128,6 +128,11 @@ func (a *app) auditVerify(ctx context.Context, f verifyFlags) error {
 	if f.file != "" && f.store != "" {
 		return usage("audit verify: choose one of --file and --store")
 	}
+	if f.store != "" {
+		if _, err := os.Stat(f.store); err != nil && a.sharedLedger() {
+			return fail(exitFailed, "%w (the ledger of the config is in PostgreSQL: without --store its running gateway is asked)", err)
+		}
+	}
 	keys, from, err := a.auditKeys(ctx, f)
 	if err != nil {
 		return err
@@ -170,9 +175,6 @@ func (a *app) verifyFrom(ctx context.Context, f verifyFlags, cfg audit.VerifyCon
 		return audit.Verify(in, cfg)
 	case f.store != "":
 		account, closing, err := gateway.OpenAccount(f.store, slog.New(slog.DiscardHandler))
-		if err != nil && a.sharedLedger() {
-			return audit.VerifyReport{}, fmt.Errorf("%w (the ledger of the config is in PostgreSQL: without --store its running gateway is asked)", err)
-		}
 		if err != nil {
 			return audit.VerifyReport{}, err
 		}

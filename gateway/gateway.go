@@ -356,7 +356,7 @@ func (g *Gateway) makeAdmin(ctx context.Context) error {
 		return err
 	}
 	gen := g.gen.Load()
-	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: keeper{g.ledger, g.forwarder.Cancelled}, SyncKeys: keyBook{g.ledger, g.writer}, Now: g.opts.Now, Redact: g.redaction})
+	account, err := audit.New(audit.Config{Reader: g.ledger, Keeper: keeper{g.ledger, g.forwarder.Cancelled, g.start.Shared()}, SyncKeys: keyBook{g.ledger, g.writer}, Now: g.opts.Now, Redact: g.redaction})
 	if err != nil {
 		return fmt.Errorf("make account: %w", err)
 	}

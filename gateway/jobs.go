@@ -14,7 +14,7 @@ func (g *Gateway) makeJobs() (err error) {
 		Name: "onceward_replay_deliveries_total", Help: "Deliveries that replay jobs opened.",
 	})
 	g.jobs, err = audit.NewJobs(audit.JobsConfig{
-		Keeper: keeper{g.ledger, g.forwarder.Cancelled}, Notes: g.ledger, Alone: g.start.Store.Driver == driverBadger,
+		Keeper: keeper{g.ledger, g.forwarder.Cancelled, g.start.Shared()}, Notes: g.ledger, Alone: g.start.Store.Driver == driverBadger,
 		Now: g.opts.Now, Route: g.route, Log: g.log, Told: func(n int) { opened.Add(float64(n)) },
 	})
 	if err != nil {

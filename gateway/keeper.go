@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"io"
 
+	"github.com/onceward/onceward/audit"
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
 )
@@ -11,6 +13,16 @@ import (
 type keeper struct {
 	ledger
 	cancelled func(target string, n int)
+	shared    bool // with other gateways, in a database
+}
+
+// Backup is a copy of an embedded ledger; see dedupe.Upkeep. What backup verify
+// and restore read is no copy of a database.
+func (k keeper) Backup(ctx context.Context, w io.Writer) error {
+	if k.shared {
+		return &audit.InvalidError{Problem: "a ledger in PostgreSQL is backed up with its database, by pg_dump, or by onceward ledger dump: docs/scale.md"}
+	}
+	return k.ledger.Backup(ctx, w)
 }
 
 // Cancel closes an event's open deliveries; see dedupe.Upkeep.

@@ -22,7 +22,7 @@ func TestKeeperCountsCancelled(t *testing.T) {
 	t.Parallel()
 	mem := ledgertest.NewMemory(ledgertest.Config{})
 	counts := map[string]int{}
-	k := keeper{memory{mem}, func(target string, n int) { counts[target] += n }}
+	k := keeper{memory{mem}, func(target string, n int) { counts[target] += n }, false}
 	body := []byte("{}")
 	req := &dedupe.Request{Body: body, Items: []dedupe.Item{{RawID: "evt_1", Event: event.Event{
 		Source: "s", ID: "evt_1", Targets: []string{"a", "b", "c"}, BodyHash: event.HashOf(body), Body: event.Slice{Length: 2},

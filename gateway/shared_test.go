@@ -153,6 +153,9 @@ func TestShared(t *testing.T) {
 			t.Errorf("evt_0: %d repeats, %d attempts, %v; want one of each", d.Repeats, len(d.Attempted), err)
 		}
 		verifyAccount(t, c)
+		if n, err := c.Backup(t.Context(), io.Discard); err == nil || n > 0 || !strings.Contains(err.Error(), "pg_dump") {
+			t.Errorf("a backup of %d bytes, %v; want what to use in its place", n, err)
+		}
 	}
 	for _, r := range all {
 		if err := r.stop(t); err != nil {

@@ -234,6 +234,25 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
+// TestMigrateAtOnce has several programs make one schema at the same time.
+func TestMigrateAtOnce(t *testing.T) {
+	for range 5 {
+		cfg := fresh(t, server(t), options())
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				if _, err := postgres.Migrate(t.Context(), cfg); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if lacking, err := postgres.Plan(t.Context(), cfg); err != nil || len(lacking) > 0 {
+			t.Errorf("%d steps are lacking, %v", len(lacking), err)
+		}
+	}
+}
+
 // TestCloseGivesBack holds that what a gateway had leased when it closed is due
 // for the others at once.
 func TestCloseGivesBack(t *testing.T) {

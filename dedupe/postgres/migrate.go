@@ -125,7 +125,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, cfg Config) ([]Step, error) {
 		`CREATE TABLE IF NOT EXISTS {s}.schema_version (id int PRIMARY KEY CHECK (id = 1), version int NOT NULL)`,
 		`INSERT INTO {s}.schema_version VALUES (1, 0) ON CONFLICT DO NOTHING`,
 	} {
-		if _, err := conn.Exec(ctx, fill(sql, cfg.Schema)); err != nil {
+		if err := create(ctx, conn, fill(sql, cfg.Schema)); err != nil {
 			return nil, fmt.Errorf("make the ledger's schema: %w", standby(err))
 		}
 	}
@@ -135,6 +135,24 @@ func migrate(ctx context.Context, conn *pgx.Conn, cfg Config) ([]Step, error) {
 		}
 	}
 	return lacking, nil
+}
+
+// create makes what is not there. When another program makes it at the same
+// moment the server takes it for there and not there, until that one is done.
+func create(ctx context.Context, conn *pgx.Conn, sql string) (err error) {
+	for try := range tries {
+		if _, err = conn.Exec(ctx, sql); err == nil {
+			return nil
+		}
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "23505" && pg.Code != "42P06" && pg.Code != "42P07" {
+			return err
+		}
+		if werr := pause(ctx, try+1); werr != nil {
+			return errors.Join(err, werr)
+		}
+	}
+	return err
 }
 
 // apply runs one migration unless another program has just done so.
