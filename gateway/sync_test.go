@@ -388,26 +388,26 @@ func TestSyncCounted(t *testing.T) {
 	r.pay(t, "/", "k", "y", shop)
 	r.pay(t, "/", "", "y", shop)
 	r.pay(t, "/?once=429", "freed", "x", shop)
-	poll(t, "the replays to be written", func() bool {
-		k, err := r.ledger.SyncKey(t.Context(), dedupe.KeyOf(dedupe.KindSync, "pay", "shop", "k"))
-		return err == nil && k.Replays == 2
-	})
-	families, err := r.opts.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if name := f.GetName(); strings.HasPrefix(name, "onceward_sync_keys") || name == "onceward_ingest_requests_total" {
-				v := m.GetCounter().GetValue() + m.GetGauge().GetValue()
-				for _, l := range m.GetLabel() {
-					name += " " + l.GetValue()
+	poll(t, "the replays to be written and counted", func() bool {
+		k, err := r.ledger.SyncKey(t.Context(), dedupe.KeyOf(dedupe.KindSync, "pay", "shop", "k"))
+		families, gerr := r.opts.Registry.Gather()
+		if err != nil || gerr != nil {
+			t.Fatal(err, gerr)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if name := f.GetName(); strings.HasPrefix(name, "onceward_sync_keys") || name == "onceward_ingest_requests_total" {
+					v := m.GetCounter().GetValue() + m.GetGauge().GetValue()
+					for _, l := range m.GetLabel() {
+						name += " " + l.GetValue()
+					}
+					got[name] = v
 				}
-				got[name] = v
 			}
 		}
-	}
+		return k.Replays == 2 && got["onceward_sync_keys_total replayed pay"] > 0 // it is counted after it is written
+	})
 	for name, want := range map[string]float64{
 		"onceward_sync_keys_total claimed pay": 2, "onceward_sync_keys_total forwarded pay": 2, "onceward_sync_keys_total answered pay": 1,
 		"onceward_sync_keys_total replayed pay": 2, "onceward_sync_keys_total released pay": 1, "onceward_sync_keys_total unknown pay": 0,
