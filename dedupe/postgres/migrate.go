@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,7 +146,7 @@ func create(ctx context.Context, conn *pgx.Conn, sql string) (err error) {
 			return nil
 		}
 		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.Code != "23505" && pg.Code != "42P06" && pg.Code != "42P07" {
+		if !errors.As(err, &pg) || !slices.Contains([]string{"23505", "42710", "42P06", "42P07"}, pg.Code) {
 			return err
 		}
 		if werr := pause(ctx, try+1); werr != nil {
