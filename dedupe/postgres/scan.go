@@ -137,17 +137,21 @@ func (db *DB) chunk(ctx context.Context, q querier, flt dedupe.Filter, lo [16]by
 // indexOf is the table and condition by which an index gives all that a
 // filter may select, "" when none does. The condition's parameter is by.
 func indexOf(flt dedupe.Filter) (from string, by any) {
-	open := flt.State == event.Pending.String() || flt.State == event.Leased.String() || flt.Status == event.StatusPending
+	dead, open := event.Dead.String(), flt.State == event.Pending.String() || flt.State == event.Leased.String()
+	target := flt.Target
+	if flt.State == "" {
+		target = "" // an event's status may be that of a delivery to another target
+	}
 	switch {
 	case flt.ID != "":
 		framed, _ := dedupe.FrameID(flt.ID)
 		return `{s}.events WHERE id = $4 AND id <> ''`, []byte(framed)
 	case flt.Field != "":
 		return `{s}.fields WHERE hash = $4`, fieldHash(flt.Field, flt.Value)
-	case flt.State == event.Dead.String() || flt.Status == event.StatusDead:
-		return `{s}.closed WHERE state = 3 AND ($4 = '' OR target = $4)`, flt.Target
-	case open:
-		return `{s}.pending WHERE ($4 = '' OR target = $4)`, flt.Target
+	case flt.State == dead || flt.State == "" && flt.Status == event.StatusDead:
+		return `{s}.closed WHERE state = 3 AND ($4 = '' OR target = $4)`, target
+	case open || flt.State == "" && flt.Status == event.StatusPending:
+		return `{s}.pending WHERE ($4 = '' OR target = $4)`, target
 	}
 	return "", nil
 }
