@@ -19,6 +19,7 @@ var (
 	ErrTooLarge   = errors.New("too many events for one transaction")
 	ErrClosed     = errors.New("ledger is closed")
 	ErrFatal      = errors.New("ledger failed and must be reopened") // outcome unknown
+	ErrAway       = errors.New("the ledger's database is away")      // outcome unknown; try again later, it comes back by itself
 	ErrLocked     = errors.New("ledger is in use by another process")
 	ErrCursor     = errors.New("not a cursor of this listing")
 	ErrNewer      = errors.New("ledger was written by a newer version")
@@ -41,9 +42,23 @@ type Committer interface {
 	// every key step in order: read the record, ask KeyStep.Apply, write what it
 	// says, in one transaction. When it returns nil, all of it is durable and
 	// new deliveries are on the schedule, but for requests and steps whose Err
-	// is set: nothing of those was written. An error is ErrFatal: the outcome is
-	// unknown and the engine takes no further batch.
+	// is set: nothing of those was written. An error is ErrOverloaded: nothing
+	// was written and the next batch may be. Or ErrAway, of an engine that is a
+	// Rejoiner: the outcome is unknown until Rejoin says it. Any other is
+	// ErrFatal: the outcome is unknown and the engine takes no further batch.
 	Commit(ctx context.Context, b *Batch) error
+}
+
+// Rejoiner is a Committer that can lose contact with its ledger and find it
+// again, which is no failure of the ledger.
+type Rejoiner interface {
+	Committer
+	// Rejoin makes contact again after a Commit that was ErrAway and says
+	// whether the batch of that Commit is durable after all; from then on that
+	// stands, and the next batch is taken. ErrAway while there is no contact or
+	// what became of the batch can't be told yet; any other error is ErrFatal.
+	// Calls are serial, with those of Commit.
+	Rejoin(ctx context.Context) (written bool, err error)
 }
 
 // Lease is the right to attempt a delivery until Until. Its Token fences the

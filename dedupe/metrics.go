@@ -15,8 +15,9 @@ type metrics struct {
 }
 
 // newMetrics makes the instruments and registers them; a nil registerer keeps
-// them unregistered. depth reports how many requests wait.
-func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, error) {
+// them unregistered. depth reports how many requests wait, away 1 while the
+// ledger is away.
+func newMetrics(reg prometheus.Registerer, depth, away func() float64) (*metrics, error) {
 	m := &metrics{
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "onceward_store_commit_duration_seconds",
@@ -37,17 +38,19 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 			Help: "What happened to the keys of synchronous routes, by moment.",
 		}, []string{"source", "moment"}),
 	}
-	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "invalid"} {
+	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "away", "invalid"} {
 		m.errors.WithLabelValues(opAccept, kind)
 	}
-	for _, kind := range [...]string{"overloaded", "closed", "fatal"} {
+	for _, kind := range [...]string{"overloaded", "closed", "fatal", "away"} {
 		m.errors.WithLabelValues(opFinish, kind)
 		m.errors.WithLabelValues(opRecord, kind)
 	}
-	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "invalid"} {
+	for _, kind := range [...]string{"overloaded", "disk_low", "too_large", "damaged", "closed", "fatal", "away", "invalid"} {
 		m.errors.WithLabelValues(opStep, kind)
 	}
-	m.errors.WithLabelValues(opCommit, "fatal")
+	for _, kind := range [...]string{"overloaded", "fatal", "away"} {
+		m.errors.WithLabelValues(opCommit, kind)
+	}
 	if reg == nil {
 		return m, nil
 	}
@@ -55,8 +58,12 @@ func newMetrics(reg prometheus.Registerer, depth func() float64) (*metrics, erro
 		Name: "onceward_store_queue_requests",
 		Help: "Requests waiting to be written.",
 	}, depth)
+	gone := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "onceward_store_away",
+		Help: "1 while the ledger's database is away and requests are answered 503.",
+	}, away)
 	var errs []error
-	for _, c := range [...]prometheus.Collector{m.commit, m.items, m.errors, m.keys, queue} {
+	for _, c := range [...]prometheus.Collector{m.commit, m.items, m.errors, m.keys, queue, gone} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -83,6 +90,8 @@ func kindOf(err error) string {
 	switch {
 	case errors.Is(err, ErrFatal):
 		return "fatal"
+	case errors.Is(err, ErrAway):
+		return "away"
 	case errors.Is(err, ErrDiskLow):
 		return "disk_low"
 	case errors.Is(err, ErrDamaged):

@@ -19,7 +19,7 @@ type waiter struct {
 
 	// The Writer's mutex guards the rest.
 	next, prev *waiter
-	queued     bool
+	in         *waitList // where it waits; nil: its turn has come
 }
 
 // waitList is a queue of waiters from which any one can leave at once, so
@@ -31,7 +31,7 @@ type waitList struct {
 }
 
 func (l *waitList) push(q *waiter) {
-	q.prev, q.next, q.queued = l.tail, nil, true
+	q.prev, q.next, q.in = l.tail, nil, l
 	if l.tail == nil {
 		l.head = q
 	} else {
@@ -40,6 +40,28 @@ func (l *waitList) push(q *waiter) {
 	l.tail = q
 	l.len++
 	l.body += q.body
+}
+
+// putBack puts a waiter whose turn had come first in line again.
+func (l *waitList) putBack(q *waiter) {
+	q.prev, q.next, q.in = nil, l.head, l
+	if l.head == nil {
+		l.tail = q
+	} else {
+		l.head.prev = q
+	}
+	l.head = q
+	l.len++
+	l.body += q.body
+}
+
+// empty takes everybody out, in order.
+func (l *waitList) empty() (out []*waiter) {
+	for q := l.head; q != nil; q = l.head {
+		l.remove(q)
+		out = append(out, q)
+	}
+	return out
 }
 
 func (l *waitList) remove(q *waiter) {
@@ -53,7 +75,7 @@ func (l *waitList) remove(q *waiter) {
 	} else {
 		q.next.prev = q.prev
 	}
-	q.prev, q.next, q.queued = nil, nil, false
+	q.prev, q.next, q.in = nil, nil, nil
 	l.len--
 	l.body -= q.body
 }

@@ -5,9 +5,11 @@ import "context"
 // Step applies steps of keys and returns when they are durable; each step's
 // Verdict and Record are then set. Claims find a bounded queue, as requests
 // do; what concludes a claim never waits for room and is written although the
-// disk is low. Errors are as for Accept: the first step that was refused
-// alone, or of all of them ErrOverloaded (nothing was written), ErrClosed or
-// ErrFatal (the outcome is unknown).
+// disk is low, and is kept while the ledger is away. Errors are as for Accept:
+// the first step that was refused alone, or of all of them ErrOverloaded
+// (nothing was written), ErrClosed, or ErrFatal and ErrAway (the outcome is
+// unknown). A claim that was ErrAway and written after all is released when the
+// ledger is back: its caller has been told that there is none.
 func (w *Writer) Step(ctx context.Context, steps ...*KeyStep) error {
 	if len(steps) == 0 {
 		return nil
@@ -55,8 +57,8 @@ func stepSize(s *KeyStep) int64 {
 
 // answerKeys counts the steps of a batch that is durable and wakes their
 // callers.
-func (w *Writer) answerKeys(f *flight) {
-	for _, q := range f.keys {
+func (w *Writer) answerKeys(qs []*waiter) {
+	for _, q := range qs {
 		var err error
 		for _, s := range q.keys {
 			switch {

@@ -40,6 +40,7 @@ type WriterConfig struct {
 type Writer struct {
 	cfg     WriterConfig // read-only after NewWriter
 	metrics *metrics
+	rejoin  Rejoiner // nil: the ledger can't be away
 	pool    sync.Pool
 
 	// mu guards the queues; held for bookkeeping only, never across a commit.
@@ -47,7 +48,9 @@ type Writer struct {
 	requests waitList
 	results  waitList
 	keys     waitList
-	closed   error // what later callers get; nil while the writer takes work
+	limbo    waitList // results, acts and steps of a batch of which nobody knows what became
+	closed   error    // what later callers get; nil while the writer takes work
+	away     error    // what requests and claims get while the ledger is away
 
 	// wake holds a value when there may be work.
 	wake chan struct{}
@@ -70,8 +73,9 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &Writer{cfg: cfg, wake: make(chan struct{}, 1)}
+	w.rejoin, _ = cfg.Ledger.(Rejoiner)
 	w.pool.New = func() any { return &waiter{done: make(chan error, 1)} }
-	m, err := newMetrics(cfg.Registerer, w.depth)
+	m, err := newMetrics(cfg.Registerer, w.depth, w.absence)
 	if err != nil {
 		return nil, fmt.Errorf("register writer metrics: %w", err)
 	}
@@ -92,11 +96,13 @@ func (w *Writer) depth() float64 {
 }
 
 // Accept writes one request and returns when its outcomes are durable in
-// req.Outcomes. On an error req.Outcomes is nil and, but for ErrFatal,
-// nothing was written:
+// req.Outcomes. On an error req.Outcomes is nil and, but for ErrFatal and
+// ErrAway, nothing was written:
 //
 //   - ErrOverloaded when the queue is full, at once, or when ctx ended before
-//     the request's turn came.
+//     the request's turn came, or when the ledger was too slow for it.
+//   - ErrAway while the ledger is away, at once: the outcome is unknown, and
+//     the same request may be sent again.
 //   - ErrDiskLow when the ledger refuses new events for lack of space.
 //   - ErrTooLarge when the request can never fit one transaction.
 //   - ErrDamaged when the ledger can't read a claim it needs.
@@ -123,8 +129,10 @@ func (w *Writer) Accept(ctx context.Context, req *Request) error {
 
 // Finish records results and returns when they are durable; each Result's
 // Late is then set. Results never wait for room in the queue and are written
-// although the disk is low. An end of ctx before their turn is ErrOverloaded
-// and those not yet written stay unwritten; other errors are as for Accept.
+// although the disk is low. While the ledger is away they are kept; when it is
+// back they turn out to be written, or are then. An end of ctx before their
+// turn is ErrOverloaded and those not yet written stay unwritten; while the
+// ledger is away it is ErrAway. Other errors are as for Accept.
 func (w *Writer) Finish(ctx context.Context, results ...*Result) error {
 	for len(results) > 0 {
 		q := w.pool.Get().(*waiter)
@@ -172,8 +180,8 @@ func (w *Writer) wait(ctx context.Context, l *waitList, q *waiter) error {
 		select {
 		case err = <-q.done:
 		case <-ctx.Done():
-			if w.withdraw(l, q) {
-				err = fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
+			if why := w.withdraw(q); why != nil {
+				err = fmt.Errorf("%w: %w", why, ctx.Err())
 			} else {
 				err = <-q.done
 			}
@@ -189,6 +197,10 @@ func (w *Writer) enqueue(l *waitList, q *waiter) error {
 	switch {
 	case w.closed != nil:
 		err := w.closed // read under mu: a failing commit replaces it
+		w.mu.Unlock()
+		return err
+	case w.away != nil && q.fresh():
+		err := w.away
 		w.mu.Unlock()
 		return err
 	case l == &w.keys && q.claims() && l.len >= w.cfg.Queue:
@@ -207,15 +219,19 @@ func (w *Writer) enqueue(l *waitList, q *waiter) error {
 	return nil
 }
 
-// withdraw takes q out of the queue, false when its turn has come.
-func (w *Writer) withdraw(l *waitList, q *waiter) bool {
+// withdraw takes q out of the queue and says what its caller is told, nil when
+// its turn has come.
+func (w *Writer) withdraw(q *waiter) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !q.queued {
-		return false
+	if q.in == nil {
+		return nil
 	}
-	l.remove(q)
-	return true
+	q.in.remove(q)
+	if w.away != nil {
+		return w.away
+	}
+	return ErrOverloaded
 }
 
 // flight is the batch under way and the callers it answers. The writer reuses
@@ -228,24 +244,25 @@ type flight struct {
 	late     []*waiter
 	items    int
 	turn     int // which queue had the first pick
+	slow     int // batches in a row that the ledger was too slow for
 }
 
-// Run writes until ctx ends, then writes what still waits and returns nil.
-// When the ledger fails it answers every caller, waiting and later, with
-// ErrFatal and returns it: the process must end, since what is on disk is
-// unknown. Run may be called once.
+// Run writes until ctx ends, then writes what still waits and returns nil;
+// what can't be written then because the ledger is away gets ErrAway. When the
+// ledger fails it answers every caller, waiting and later, with ErrFatal and
+// returns it: the process must end, since what is on disk is unknown. Run may be
+// called once.
 func (w *Writer) Run(ctx context.Context) error {
 	f := &flight{}
-	work := context.WithoutCancel(ctx) // a batch under way is always written to its end
 	for {
-		if err := w.drain(work, f); err != nil {
+		if err := w.drain(ctx, f); err != nil {
 			return err
 		}
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
 			w.close(ErrClosed)
-			return w.drain(work, f)
+			return w.drain(ctx, f)
 		}
 	}
 }
@@ -327,13 +344,13 @@ func (f *flight) fill() {
 	}
 }
 
-// write commits f and wakes its callers.
+// write commits f, to its end whatever becomes of ctx, and wakes its callers.
 func (w *Writer) write(ctx context.Context, f *flight) error {
 	if earlyAck {
 		ackEarly(w, f)
 	}
 	started := time.Now()
-	err := w.cfg.Ledger.Commit(ctx, &f.batch)
+	err := w.cfg.Ledger.Commit(context.WithoutCancel(ctx), &f.batch)
 	w.metrics.commit.Observe(time.Since(started).Seconds())
 	w.metrics.items.Observe(float64(f.items))
 	for _, q := range f.requests {
@@ -341,15 +358,24 @@ func (w *Writer) write(ctx context.Context, f *flight) error {
 			err = errors.New("ledger gave no outcome")
 		}
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrFatal):
+		return w.fail(f, err)
+	case errors.Is(err, ErrAway) && w.rejoin != nil:
+		return w.bridge(ctx, f, err)
+	case errors.Is(err, ErrOverloaded):
+		return w.shed(ctx, f, err)
+	default:
 		return w.fail(f, err)
 	}
+	f.slow = 0
 	Failpoint("wake")
 	for _, q := range f.requests {
 		answer(q, q.req.Err) // the ledger may have refused one alone
 	}
 	answerAll(f.results, nil)
-	w.answerKeys(f)
+	w.answerKeys(f.keys)
 	return nil
 }
 
@@ -364,17 +390,18 @@ func (w *Writer) fail(f *flight, err error) error {
 	answerAll(f.requests, err)
 	answerAll(f.results, err)
 	answerAll(f.keys, err)
-	w.mu.Lock()
-	var waiting []*waiter
-	for _, l := range [...]*waitList{&w.requests, &w.results, &w.keys} {
-		for q := l.head; q != nil; q = l.head {
-			l.remove(q)
-			waiting = append(waiting, q)
-		}
-	}
-	w.mu.Unlock()
-	answerAll(waiting, err)
+	answerAll(w.everybody(), err)
 	return fmt.Errorf("commit batch: %w", err)
+}
+
+// everybody takes all who wait out of their queues.
+func (w *Writer) everybody() (out []*waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range [...]*waitList{&w.limbo, &w.requests, &w.results, &w.keys} {
+		out = append(out, l.empty()...)
+	}
+	return out
 }
 
 func answerAll(qs []*waiter, err error) {

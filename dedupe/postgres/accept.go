@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,12 +55,25 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	err := db.ahead(ctx, db.clock.now(), 0)
+	limited, cancel := context.WithTimeout(ctx, db.cfg.patience()+db.cfg.Lock)
+	defer cancel()
+	err := db.verdict(limited, db.ahead(limited, db.clock.now(), 0))
 	if err == nil {
-		err = db.write(ctx, b)
+		err = db.write(limited, b)
 	}
-	if err == nil {
-		return nil
+	switch {
+	case err == nil, errors.Is(err, dedupe.ErrOverloaded):
+		return err
+	case errors.Is(err, dedupe.ErrAway):
+		var maybe *unsureError
+		if errors.As(err, &maybe) {
+			db.mu.Lock()
+			defer db.mu.Unlock()
+			db.lost = maybe.batch
+		}
+		return err
+	case limited.Err() != nil && isTimeout(err):
+		return db.pool.lose(&awayError{why: "no answer in time", err: err})
 	}
 	return db.failed(err)
 }

@@ -69,14 +69,14 @@ func (db *DB) transact(ctx context.Context, reads func(*pgx.Batch), f func(*work
 	for try := range tries {
 		if try > 0 {
 			if werr := pause(ctx, try); werr != nil {
-				return errors.Join(err, werr)
+				break
 			}
 		}
-		if err = db.attempt(ctx, reads, f); err == nil || !db.again(ctx, err) {
-			return err
+		if err = db.attempt(ctx, reads, f); err == nil || !db.again(ctx, err, try) {
+			break
 		}
 	}
-	return err
+	return db.verdict(ctx, err)
 }
 
 // pause waits a little before a conflict is tried again, at random so that
@@ -94,11 +94,16 @@ func pause(ctx context.Context, try int) error {
 
 // again reports whether err says that nothing was written and another try may
 // go through.
-func (db *DB) again(ctx context.Context, err error) bool {
+func (db *DB) again(ctx context.Context, err error, try int) bool {
 	var pg *pgconn.PgError
+	var maybe *unsureError
 	switch {
 	case errors.Is(err, errAgain):
 		return true
+	case errors.As(err, &maybe):
+		return false
+	case cut(err):
+		return try == 0 // on a new connection, if there is one
 	case !errors.As(err, &pg):
 		return false
 	}
@@ -123,8 +128,10 @@ func (db *DB) attempt(ctx context.Context, reads func(*pgx.Batch), f func(*work,
 	w := &work{db: db, conn: conn, woken: map[string]struct{}{}}
 	defer func() {
 		if err != nil && !conn.Conn().IsClosed() {
-			if _, rerr := conn.Exec(context.WithoutCancel(ctx), "rollback"); rerr != nil {
-				_ = conn.Conn().Close(context.WithoutCancel(ctx))
+			ctx, cancel := db.bounded(context.WithoutCancel(ctx))
+			defer cancel()
+			if _, rerr := conn.Exec(ctx, "rollback"); rerr != nil {
+				_ = conn.Conn().Close(ctx)
 			}
 		}
 	}()
@@ -160,6 +167,9 @@ func (w *work) begin(ctx context.Context, reads func(*pgx.Batch), f func(*work, 
 	err := res.QueryRow().Scan(&w.head.now, &last, &w.head.acts, &w.head.batches)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errTaken
+	}
+	if err == nil {
+		err = db.behind(&w.head)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("move the gateway's row on: %w", err), res.Close())
@@ -199,15 +209,42 @@ func (w *work) commit(ctx context.Context) error {
 		acts = acts + $6, batches = batches + $7 WHERE name = $1 AND epoch = $2`,
 		db.cfg.Name, db.epoch, optional(w.lo), optional(w.hi), w.events, n, batches)
 	w.out.Queue("commit")
-	n = int64(w.out.Len())
+	data := w.conn.Conn().PgConn().CustomData()
+	delete(data, warned)
 	res := w.conn.SendBatch(ctx, &w.out)
-	for range n {
+	for range w.out.Len() {
 		if _, err := res.Exec(); err != nil {
-			return errors.Join(fmt.Errorf("write: %w", err), res.Close())
+			return doubt(errors.Join(fmt.Errorf("write: %w", err), res.Close()), w.head.batches+1)
 		}
 	}
 	if err := res.Close(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return doubt(fmt.Errorf("commit: %w", err), w.head.batches+1)
+	}
+	if n, ok := data[warned].(*pgconn.Notice); ok && n.SeverityUnlocalized == "WARNING" {
+		// Committed here and perhaps nowhere else: the wait for a synchronous
+		// standby was given up.
+		return doubt(fmt.Errorf("commit: %s: %s", n.Message, n.Detail), w.head.batches+1)
+	}
+	db.reach(w.head.batches+int64(batches), w.head.acts+n)
+	return nil
+}
+
+// warned is where a connection keeps the last notice it was given.
+const warned = "onceward.notice"
+
+// reach notes how far the gateway's row has come.
+func (db *DB) reach(batches, acts int64) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.reached.batches, db.reached.acts = max(db.reached.batches, batches), max(db.reached.acts, acts)
+}
+
+// behind is errBehind when the row is not as far as it was.
+func (db *DB) behind(h *head) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if h.batches < db.reached.batches || h.acts < db.reached.acts {
+		return errBehind
 	}
 	return nil
 }

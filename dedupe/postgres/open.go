@@ -101,6 +101,7 @@ func (c *Config) pool() (*pgxpool.Config, error) {
 	default:
 		return nil, fmt.Errorf("exec mode %q: want prepare or describe", c.ExecMode)
 	}
+	pc.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) { c.CustomData()[warned] = n }
 	pc.MaxConns = int32(min(c.MaxConns, math.MaxInt16))
 	if pc.ConnConfig.ConnectTimeout == 0 {
 		pc.ConnConfig.ConnectTimeout = 5 * time.Second
@@ -119,7 +120,7 @@ type querier interface {
 // use.
 type DB struct {
 	cfg    Config
-	pool   *pgxpool.Pool
+	pool   *conns
 	writer uint64
 	epoch  int64
 	width  time.Duration // of a partition
@@ -131,18 +132,23 @@ type DB struct {
 
 	holdTill, holdMark time.Time // expiry waits until; claims that stood then stand
 
-	mu     sync.Mutex // guards the rest
-	parts  map[int64]bool
-	closed bool
-	fatal  error
-	inject error
-	sealed map[uint64]uint64 // by writer: acts before it may be dropped
-	known  []string          // targets as last read
-	disk   int64             // bytes of the database, at diskAt
-	diskAt time.Time
+	mu      sync.Mutex // guards the rest
+	parts   map[int64]bool
+	closed  bool
+	fatal   error
+	inject  error
+	lost    int64                         // number of a batch that may have been written, 0 for none
+	reached struct{ batches, acts int64 } // of what was committed, as the gateway's row counts it
+	sealed  map[uint64]uint64             // by writer: acts before it may be dropped
+	known   []string                      // targets as last read
+	disk    int64                         // bytes of the database, at diskAt
+	diskAt  time.Time
 }
 
-var _ dedupe.Ledger = (*DB)(nil)
+var (
+	_ dedupe.Ledger   = (*DB)(nil)
+	_ dedupe.Rejoiner = (*DB)(nil)
+)
 
 const (
 	clockLead = 24 * time.Hour
@@ -161,7 +167,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc)
+	pool, err := newConns(ctx, &cfg, pc)
 	if err != nil {
 		return nil, away(err)
 	}
@@ -319,11 +325,16 @@ func (db *DB) Health(ctx context.Context) error {
 	case fatal != nil:
 		return fatal
 	}
-	var replica bool
-	if err := db.pool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&replica); err != nil {
-		return fmt.Errorf("the ledger's database is away: %w", err)
+	if err := db.pool.away(); err != nil { // known without asking
+		return err
 	}
-	if replica {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
+	var primary bool
+	if err := db.pool.QueryRow(ctx, writes).Scan(&primary); err != nil {
+		return err
+	}
+	if !primary {
 		return ErrStandby
 	}
 	return nil
