@@ -95,7 +95,7 @@ func fromLedger(err error) *APIError {
 	case errors.Is(err, dedupe.ErrDamaged):
 		return apiError(http.StatusInternalServerError, CodeDamaged, "%v", err)
 	case errors.Is(err, dedupe.ErrOverloaded), errors.Is(err, dedupe.ErrDiskLow), errors.Is(err, dedupe.ErrClosed),
-		errors.Is(err, dedupe.ErrFatal), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		errors.Is(err, dedupe.ErrFatal), errors.Is(err, dedupe.ErrAway), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apiError(http.StatusServiceUnavailable, CodeStore, "%v", err)
 	}
 	return apiError(http.StatusInternalServerError, CodeInternal, "internal error: see the log of the gateway")

@@ -21,13 +21,18 @@ import (
 // DefaultDrain is how long attempts in flight may go on after a stop.
 const DefaultDrain = 20 * time.Second
 
+// storeTime is how long after a stop's end results may wait for a ledger that is
+// away.
+const storeTime = 10 * time.Second
+
 // Ledger is what the forwarder needs of a ledger.
 type Ledger interface {
 	dedupe.Dispatch
 	dedupe.Notebook
 	// Finish ends leases with their attempts. When it returns nil they are
-	// durable and each Result's Late is set. On an error the outcome is
-	// unknown, and the ledger takes no further results.
+	// durable and each Result's Late is set. While the ledger is away it waits
+	// until ctx ends, which is dedupe.ErrAway or ErrOverloaded. On another error
+	// the outcome is unknown, and the ledger takes no further results.
 	Finish(ctx context.Context, results ...*dedupe.Result) error
 }
 
@@ -244,6 +249,14 @@ func (f *Forwarder) rand() float64 {
 	return f.cfg.Rand()
 }
 
+// away is nil unless the ledger says that it is away.
+func (f *Forwarder) away() error {
+	if l, ok := f.cfg.Ledger.(interface{ Away() error }); ok {
+		return l.Away()
+	}
+	return nil
+}
+
 // fail ends Run with the first failure of the ledger.
 func (f *Forwarder) fail(err error) {
 	select {
@@ -255,12 +268,14 @@ func (f *Forwarder) fail(err error) {
 // Run delivers until ctx ends or the ledger fails. Then it leases nothing
 // more, lets attempts in flight go on for Config.Drain, cuts the rest and
 // records them as interrupted and still pending, gives back what it did not
-// begin, and returns when all that is durable: nil, or the ledger's error. It
-// may be called once.
+// begin, and returns when all that is durable, or the ledger has been away for
+// too long: nil, or the ledger's error. It may be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx)
 	attempts, cut := context.WithCancelCause(work)
 	defer cut(nil)
+	storing, giveUp := context.WithCancel(work)
+	defer giveUp()
 	leasing, halt := context.WithCancel(work)
 	defer halt()
 
@@ -268,12 +283,12 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		return err
 	}
 	var queues, watch sync.WaitGroup
-	if err := f.begin(leasing, attempts, &queues); err != nil {
+	if err := f.begin(leasing, attempts, storing, &queues); err != nil {
 		return err
 	}
-	watch.Go(func() { f.watchMissing(leasing) })
+	watch.Go(func() { f.watchMissing(leasing, storing) })
 	watch.Go(func() { f.watchFleet(leasing) })
-	queues.Go(func() { f.pulls.run(leasing, attempts) })
+	queues.Go(func() { f.pulls.run(leasing, attempts, storing) })
 	keeping, keep := context.WithCancel(work)
 	defer keep()
 	var keeper sync.WaitGroup
@@ -290,6 +305,8 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	halt()
 	timer := time.AfterFunc(f.cfg.Drain, func() { cut(errInterrupted) })
 	defer timer.Stop()
+	last := time.AfterFunc(f.cfg.Drain+storeTime, giveUp)
+	defer last.Stop()
 	queues.Wait()
 	watch.Wait()
 	keep()
@@ -324,7 +341,7 @@ func (f *Forwarder) watchFleet(ctx context.Context) {
 }
 
 // begin starts a queue for every target.
-func (f *Forwarder) begin(leasing, attempts context.Context, queues *sync.WaitGroup) error {
+func (f *Forwarder) begin(leasing, attempts, storing context.Context, queues *sync.WaitGroup) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ran {
@@ -336,7 +353,7 @@ func (f *Forwarder) begin(leasing, attempts context.Context, queues *sync.WaitGr
 		q.halt = halt
 		queues.Go(func() {
 			defer halt()
-			q.run(own, attempts)
+			q.run(own, attempts, storing)
 		})
 	}
 	f.reconcile()

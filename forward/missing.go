@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +25,7 @@ const (
 // give-up and not attempted: those of targets that no configuration names, and
 // of targets that are held back. Until then they stay pending: the name may
 // come back, the target be resumed or well again.
-func (f *Forwarder) watchMissing(ctx context.Context) {
+func (f *Forwarder) watchMissing(ctx, storing context.Context) {
 	said := make(map[string]bool)
 	for {
 		wait := sweepEvery
@@ -33,10 +34,10 @@ func (f *Forwarder) watchMissing(ctx context.Context) {
 			if !said[name] {
 				f.cfg.Log.Warn("target is missing: its deliveries stay pending", "target", name)
 			}
-			wait = min(wait, f.sweep(ctx, f.missed(name)))
+			wait = min(wait, f.sweep(ctx, storing, f.missed(name)))
 		}
 		for _, end := range f.held() {
-			wait = min(wait, max(f.sweep(ctx, end), time.Minute))
+			wait = min(wait, max(f.sweep(ctx, storing, end), time.Minute))
 		}
 		clear(said)
 		for _, name := range missing {
@@ -102,7 +103,7 @@ func (f *Forwarder) held() (out []ending) {
 
 // sweep looks at what is due of one name, closes what is to end and gives the
 // rest back unchanged. It returns when to look again.
-func (f *Forwarder) sweep(ctx context.Context, end ending) time.Duration {
+func (f *Forwarder) sweep(ctx, storing context.Context, end ending) time.Duration {
 	ledger, wait := f.cfg.Ledger, sweepEvery
 	var young []dedupe.Lease
 	defer func() {
@@ -126,7 +127,7 @@ func (f *Forwarder) sweep(ctx context.Context, end ending) time.Duration {
 			}
 			old = append(old, closed(l, end.outcome, end.text, f.cfg.Now()))
 		}
-		if !f.bury(ctx, end, old) {
+		if !f.bury(storing, end, old) {
 			return wait
 		}
 		if len(leases) < sweepBatch {
@@ -145,8 +146,10 @@ func (f *Forwarder) bury(ctx context.Context, end ending, old []*dedupe.Result) 
 	if len(old) == 0 {
 		return true
 	}
-	if err := f.cfg.Ledger.Finish(context.WithoutCancel(ctx), old...); err != nil {
-		f.fail(err)
+	if err := f.cfg.Ledger.Finish(ctx, old...); err != nil {
+		if !errors.Is(err, dedupe.ErrAway) && !errors.Is(err, dedupe.ErrOverloaded) {
+			f.fail(err)
+		}
 		return false
 	}
 	for _, r := range old {

@@ -337,11 +337,14 @@ func (f *Forwarder) PullExtend(ctx context.Context, target, token string, ttl ti
 }
 
 func (p *pulls) settle(ctx context.Context, target, token string, a answer, dead bool) error {
+	if err := p.f.away(); err != nil {
+		return err // the lease stands: the service says so again
+	}
 	h, ok := p.take(target, token)
 	if !ok {
 		return ErrLeaseLost
 	}
-	late, err := p.finish(ctx, h, a, dead)
+	late, err := p.finish(context.WithoutCancel(ctx), h, a, dead)
 	p.wake(target)
 	if p.ending() {
 		p.hurry()
@@ -358,8 +361,8 @@ func (p *pulls) finish(ctx context.Context, h *pulled, a answer, dead bool) (lat
 	defer h.done()
 	r := h.result(a, dead)
 	h.q.state.end(&r.Attempt)
-	if err := h.q.ledger.Finish(context.WithoutCancel(ctx), r); err != nil {
-		h.q.fail(err)
+	if err := h.q.ledger.Finish(ctx, r); err != nil {
+		h.q.unfinished(err, 1)
 		return false, err
 	}
 	h.q.count(r)
@@ -389,10 +392,10 @@ func (h *pulled) result(a answer, dead bool) *dedupe.Result {
 // run ends leases that run out, until leasing ends; then it waits for those
 // that are out to be settled, until attempts ends, and ends the rest as
 // interrupted.
-func (p *pulls) run(leasing, attempts context.Context) {
+func (p *pulls) run(leasing, attempts, storing context.Context) {
 	stop := leasing.Done()
 	for {
-		wait := p.reap(attempts)
+		wait := p.reap(storing)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -402,7 +405,7 @@ func (p *pulls) run(leasing, attempts context.Context) {
 			p.close()
 		case <-attempts.Done():
 			timer.Stop()
-			p.cut(attempts)
+			p.cut(storing)
 			return
 		}
 		timer.Stop()

@@ -25,6 +25,9 @@ const (
 
 	minPause = 100 * time.Millisecond
 	maxPause = 10 * time.Second
+	// awayFaults are as many faults as feeders pause for while the ledger is
+	// away: 800 ms.
+	awayFaults = 4
 )
 
 // queue serves one target under one configuration: a feeder per name leases,
@@ -70,8 +73,9 @@ type item struct {
 func (q *queue) ttl() time.Duration { return 2 * (q.target.Timeout + commitMargin) }
 
 // run works until leasing ends and everything leased is either finished,
-// durably, or given back. Attempts in flight end with attempts.
-func (q *queue) run(leasing, attempts context.Context) {
+// durably, or given back. Attempts in flight end with attempts, and results that
+// the ledger has not taken with storing.
+func (q *queue) run(leasing, attempts, storing context.Context) {
 	var feeders, workers, finisher sync.WaitGroup
 	for i, name := range append([]string{q.target.Name}, q.target.Former...) {
 		fd := newFeeder(q, name, i == 0)
@@ -81,7 +85,7 @@ func (q *queue) run(leasing, attempts context.Context) {
 		w := &worker{q: q, keep: newKeeper(q.build.hidden)}
 		workers.Go(func() { w.run(leasing, attempts) })
 	}
-	finisher.Go(func() { q.finish(context.WithoutCancel(attempts)) })
+	finisher.Go(func() { q.finish(storing) })
 	feeders.Wait()
 	close(q.work)
 	workers.Wait()
@@ -113,17 +117,27 @@ func (q *queue) finish(ctx context.Context) {
 	}
 }
 
-// commit makes results durable and counts what they closed. When the ledger
-// fails, what is lost is sent again after a restart.
+// commit makes results durable and counts what they closed; while the ledger is
+// away it waits. When the ledger fails, or stays away for longer than a stop
+// waits, what is lost is sent again after a restart.
 func (q *queue) commit(ctx context.Context, batch []*dedupe.Result) {
 	q.committing.Store(q.ledger.Now().UnixNano())
 	err := q.ledger.Finish(ctx, batch...)
 	q.committing.Store(0)
 	if err != nil {
-		q.fail(err)
+		q.unfinished(err, len(batch))
 		return
 	}
 	q.count(batch...)
+}
+
+// unfinished says what it means that results were not committed.
+func (q *queue) unfinished(err error, n int) {
+	if !errors.Is(err, dedupe.ErrAway) && !errors.Is(err, dedupe.ErrOverloaded) {
+		q.fail(err)
+		return
+	}
+	q.log.Warn("results were not recorded: their attempts will be shown as of unknown outcome and made again", "attempts", n, "error", err)
 }
 
 // count counts what committed results closed.
@@ -157,7 +171,7 @@ func (q *queue) stalled() bool {
 
 // release gives a lease back. A fault is no loss: the lease runs out.
 func (q *queue) release(l dedupe.Lease) {
-	if err := q.ledger.Release(context.Background(), l); err != nil && !errors.Is(err, dedupe.ErrClosed) {
+	if err := q.ledger.Release(context.Background(), l); err != nil && !errors.Is(err, dedupe.ErrClosed) && !errors.Is(err, dedupe.ErrAway) {
 		q.log.Warn("give back lease", "delivery", l.Delivery.DeliveryID(), "error", err)
 	}
 }
@@ -173,6 +187,10 @@ func (q *queue) unloaded(l dedupe.Lease, err error) {
 func (q *queue) fault(what string, err error) {
 	now := q.ledger.Now().UnixNano()
 	q.faultAt.Store(now)
+	if errors.Is(err, dedupe.ErrAway) { // it says so itself, and is asked again soon
+		q.faults.Store(min(q.faults.Load()+1, awayFaults))
+		return
+	}
 	q.faults.Add(1)
 	said := q.faultSaid.Load()
 	if errors.Is(err, context.Canceled) || said != 0 && now-said < int64(warnEvery) || !q.faultSaid.CompareAndSwap(said, now) {

@@ -401,5 +401,8 @@ func (g *Gateway) isReady() error {
 	if p := g.phase.Load(); p != nil {
 		return errors.New(*p)
 	}
+	if err := g.writer.Away(); err != nil {
+		return err
+	}
 	return g.ledger.Health(context.Background())
 }

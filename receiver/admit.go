@@ -183,6 +183,9 @@ func (c *call) notAdmitted(err error) outcome {
 	switch {
 	case errors.Is(err, dedupe.ErrTooLarge):
 		return c.refuse(string(verify.ReasonBatchTooLarge), "the ledger takes no transaction of that size", &answerElements)
+	case errors.Is(err, dedupe.ErrAway):
+		c.complain("ledger is away", err)
+		return c.busy(outAway, retrySoon)
 	case errors.Is(err, dedupe.ErrOverloaded):
 		c.complain("ledger is overloaded", err)
 		return c.busy(outOverloaded, retrySoon)

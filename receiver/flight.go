@@ -13,6 +13,10 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
+// storeTime is how long the end of a call that was cut may wait for a ledger
+// that is away.
+const storeTime = 10 * time.Second
+
 // flights are the keys that requests of this process are working on.
 type flights struct {
 	// mu guards what follows; held for bookkeeping only.
@@ -24,6 +28,9 @@ type flights struct {
 
 	ctx context.Context
 	cut context.CancelFunc // ends the calls of all jobs
+
+	storing context.Context
+	giveUp  context.CancelFunc // ends their waits for a ledger that is away
 }
 
 // flight is one key being worked on. Its print never changes; end is set
@@ -38,6 +45,7 @@ type flight struct {
 func (f *flights) init() {
 	f.keys, f.idle = map[dedupe.Key]*flight{}, make(chan struct{})
 	f.ctx, f.cut = context.WithCancel(context.Background())
+	f.storing, f.giveUp = context.WithCancel(context.Background())
 }
 
 // start has a job done, false when none begins any more.
@@ -84,7 +92,8 @@ func (f *flights) over(fl *flight) {
 }
 
 // drain lets no job begin any more and waits for those under way; what takes
-// longer than ctx is cut, and its key is of unknown outcome.
+// longer than ctx is cut, and its key is of unknown outcome. So is one whose
+// answer a ledger that is away does not take soon after that.
 func (f *flights) drain(ctx context.Context) error {
 	f.mu.Lock()
 	if !f.ended && f.jobs == 0 {
@@ -103,6 +112,8 @@ func (f *flights) drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	f.cut()
+	last := time.AfterFunc(storeTime, f.giveUp)
+	defer last.Stop()
 	<-f.idle
 	return errors.New("calls of synchronous routes were cut")
 }
@@ -187,7 +198,7 @@ func (j *job) step(kind dedupe.StepKind) *dedupe.KeyStep {
 // conclude makes the end of the work durable before anybody is told. A claim
 // that was lost meanwhile has another end by now.
 func (j *job) conclude(step *dedupe.KeyStep, end ending) ending {
-	if err := j.r.cfg.Keys.Step(context.Background(), step); err != nil {
+	if err := j.r.cfg.Keys.Step(j.r.flights.storing, step); err != nil {
 		j.r.log.Error("end of a synchronous call not stored", "event", "sync.not_stored", "source", j.src.name, "error", err)
 		return ending{kind: endProblem, problem: &problemForgotten, out: outError}
 	}

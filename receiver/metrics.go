@@ -25,6 +25,7 @@ const (
 	outOffline
 	outOverloaded
 	outError
+	outAway // the ledger's database is away
 	// Of synchronous routes alone.
 	outBusy        // the first request with the key is still under way
 	outUnknown     // nobody knows whether it was executed
@@ -37,7 +38,7 @@ const (
 )
 
 var outcomeNames = [outcomes]string{
-	"accepted", "repeat", "conflict", "empty", "handshake", "refused", "offline", "overloaded", "error",
+	"accepted", "repeat", "conflict", "empty", "handshake", "refused", "offline", "overloaded", "error", "away",
 	"in_flight", "unknown", "released", "unreachable", "passed", "undeduplicated", "caller_gone",
 }
 

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
@@ -60,7 +59,7 @@ func (s *spool) flush(least int) error {
 		n := min(len(s.buf), dedupe.SyncChunk)
 		step := s.job.step(dedupe.StepSpool)
 		step.Chunk, step.Data = s.chunks, s.buf[:n:n]
-		if err := s.job.r.cfg.Keys.Step(context.Background(), step); err != nil {
+		if err := s.job.r.cfg.Keys.Step(s.job.r.flights.storing, step); err != nil {
 			return err
 		}
 		if step.Verdict != dedupe.KeyDone {

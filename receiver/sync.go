@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -269,7 +270,8 @@ func standing(rec *dedupe.SyncKey, claim *dedupe.KeyStep) ending {
 }
 
 // work has the claimed request forwarded and waits for its end, or until the
-// caller leaves: the work goes on without it.
+// caller leaves or the lease ends, because the ledger is away and does not take
+// the answer: the work goes on without it.
 func (c *call) work(f *flight, claim *dedupe.KeyStep) ending {
 	job := &job{r: c.r, src: c.src, flight: f, claim: claim, held: c.held, out: &Outgoing{
 		Method: c.req.Method, Path: c.suffix, Query: c.req.URL.RawQuery, Header: c.passing(), Body: c.body, Source: c.src.name,
@@ -283,13 +285,20 @@ func (c *call) work(f *flight, claim *dedupe.KeyStep) ending {
 		c.r.flights.over(f)
 		return end
 	}
+	lease := time.NewTimer(claim.Claim.Lease)
+	defer lease.Stop()
 	select {
 	case <-f.done:
 		return f.end
+	case <-lease.C:
+		return ending{kind: endFailed, err: errNotStored}
 	case <-c.req.Context().Done():
 		return ending{kind: endAgain}
 	}
 }
+
+// errNotStored says that the answer of a call still waits for the ledger.
+var errNotStored = fmt.Errorf("answer of a call is not stored yet: %w", dedupe.ErrAway)
 
 // tell answers with an ending.
 func (c *call) tell(end *ending) outcome {

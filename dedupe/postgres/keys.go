@@ -216,6 +216,8 @@ func (b *batch) writeKeys() error {
 
 // SyncKey reads one key as it stands now.
 func (db *DB) SyncKey(ctx context.Context, k dedupe.Key) (dedupe.SyncKey, error) {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
 	if err := db.usable(); err != nil {
 		return dedupe.SyncKey{}, err
 	}
@@ -240,6 +242,8 @@ func (db *DB) SyncKey(ctx context.Context, k dedupe.Key) (dedupe.SyncKey, error)
 
 // SyncChunk reads one chunk of a stored answer.
 func (db *DB) SyncChunk(ctx context.Context, k *dedupe.SyncKey, n int) ([]byte, error) {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
 	if err := db.usable(); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target
 
 // Lease takes due deliveries of a target.
 func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
 	if err := db.usable(); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -97,8 +99,10 @@ func scanLeases(res pgx.BatchResults, target string) (out []dedupe.Lease, err er
 	return out, err
 }
 
-// Release gives leases back.
+// Release gives leases back; while the database is away, as soon as it is back.
 func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
 	if err := db.usable(); err != nil {
 		return err
 	}
@@ -119,6 +123,7 @@ func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
 			begun_token = CASE WHEN begun_token = l.token THEN 0 ELSE begun_token END
 		FROM l WHERE p.ref = l.ref AND p.target = l.target AND p.ref = ANY($1::uuid[])`), k.refs, k.targets, gens, tokens)
 	if err != nil {
+		db.owe(err, leases)
 		return fmt.Errorf("release leases: %w", err)
 	}
 	for _, l := range leases {
@@ -127,8 +132,38 @@ func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
 	return nil
 }
 
+// maxOwed bounds the leases that wait to be given back. Those beyond end by
+// themselves.
+const maxOwed = 1 << 16
+
+// owe has leases given back when the database is back, if it is away.
+func (db *DB) owe(err error, leases []dedupe.Lease) {
+	if !errors.Is(err, dedupe.ErrAway) {
+		return
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if len(db.owed)+len(leases) <= maxOwed {
+		db.owed = append(db.owed, leases...)
+	}
+}
+
+// pay gives back what is owed.
+func (db *DB) pay(ctx context.Context) error {
+	db.mu.Lock()
+	owed := db.owed
+	db.owed = nil
+	db.mu.Unlock()
+	if len(owed) == 0 {
+		return nil
+	}
+	return db.Release(ctx, owed...)
+}
+
 // Extend prolongs a lease.
 func (db *DB) Extend(ctx context.Context, l dedupe.Lease, ttl time.Duration) (bool, error) {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
 	if err := db.usable(); err != nil {
 		return false, err
 	}
@@ -144,6 +179,8 @@ func (db *DB) Extend(ctx context.Context, l dedupe.Lease, ttl time.Duration) (bo
 // Begin notes that an attempt goes on the wire. The database's own crash may
 // lose the note, this process's may not.
 func (db *DB) Begin(ctx context.Context, l dedupe.Lease) error {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
 	if err := db.usable(); err != nil {
 		return err
 	}
@@ -161,7 +198,7 @@ func (db *DB) Begin(ctx context.Context, l dedupe.Lease) error {
 	defer conn.Release()
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback") // a connection that can't is thrown away by the pool
-		return fmt.Errorf("note an attempt: %w", err)
+		return fmt.Errorf("note an attempt: %w", db.pool.heard(ctx, err))
 	}
 	return nil
 }

@@ -143,6 +143,7 @@ type DB struct {
 	known   []string                      // targets as last read
 	disk    int64                         // bytes of the database, at diskAt
 	diskAt  time.Time
+	owed    []dedupe.Lease                // to be given back when the database is back
 }
 
 var (
@@ -365,6 +366,9 @@ func (db *DB) Close() error {
 	}
 	_, err = db.pool.Exec(ctx, db.q(`UPDATE {s}.gateways SET mark = greatest(mark, $3) WHERE name = $1 AND epoch = $2`),
 		db.cfg.Name, db.epoch, db.clock.now().UnixMilli())
+	if errors.Is(err, dedupe.ErrAway) {
+		return nil // the mark is as old as the last batch
+	}
 	if err != nil {
 		return fmt.Errorf("close the ledger: %w", err)
 	}
@@ -392,13 +396,18 @@ func (db *DB) Run(ctx context.Context) error {
 		if errors.Is(err, errTaken) {
 			return db.failed(err)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, dedupe.ErrAway) {
 			db.cfg.Log.Warn("ledger upkeep", "error", err)
 		}
 	}
 }
 
 func (db *DB) round(ctx context.Context, slow bool) error {
+	ctx, cancel := db.bounded(ctx)
+	defer cancel()
+	if err := db.pay(ctx); err != nil {
+		return err
+	}
 	if slow {
 		if err := db.ahead(ctx, db.clock.now(), lead); err != nil {
 			return err
