@@ -19,8 +19,8 @@ import (
 func (a *Admin) livez(c echo.Context) error { return plain(c, http.StatusOK, "ok\n") }
 
 func (a *Admin) readyz(c echo.Context) error {
-	if err := a.cfg.Ready(); err != nil {
-		return plain(c, http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n")
+	if a.cfg.Ready() != nil {
+		return plain(c, http.StatusServiceUnavailable, "not ready\n")
 	}
 	return plain(c, http.StatusOK, "ok\n")
 }
