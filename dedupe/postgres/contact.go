@@ -72,6 +72,10 @@ func (c *contact) try(ctx context.Context) error {
 		c.found()
 		return nil
 	}
+	var e *awayError
+	if errors.As(err, &e) {
+		return c.lose(e)
+	}
 	return c.heard(ctx, err)
 }
 

@@ -72,17 +72,7 @@ func (db *DB) Rejoin(ctx context.Context) (written bool, err error) {
 	if err := db.pool.try(ctx); err != nil {
 		return false, db.rejoined(ctx, err)
 	}
-	var batches int64
-	err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, fmt.Sprint(db.cfg.Lock.Milliseconds())); err != nil {
-			return err
-		}
-		err := db.row(ctx, tx, `SELECT batches FROM {s}.gateways WHERE name = $1 AND epoch = $2 FOR UPDATE`, db.cfg.Name, db.epoch).Scan(&batches)
-		if errors.Is(err, pgx.ErrNoRows) {
-			err = errTaken
-		}
-		return err
-	})
+	batches, err := db.counted(ctx)
 	if err != nil {
 		return false, db.rejoined(ctx, err)
 	}
@@ -95,6 +85,24 @@ func (db *DB) Rejoin(ctx context.Context) (written bool, err error) {
 	written = db.lost != 0 && batches >= db.lost
 	db.lost = 0
 	return written, nil
+}
+
+// counted is how many batches the gateway's row counts, once no transaction
+// holds it. It commits nothing: that could have to wait for a standby.
+func (db *DB) counted(ctx context.Context) (batches int64, err error) {
+	tx, err := db.pool.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, fmt.Sprint(db.cfg.Lock.Milliseconds())); err != nil {
+		return 0, err
+	}
+	err = db.row(ctx, tx, `SELECT batches FROM {s}.gateways WHERE name = $1 AND epoch = $2 FOR UPDATE`, db.cfg.Name, db.epoch).Scan(&batches)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errTaken
+	}
+	return batches, err
 }
 
 // rejoined is what the error of a try to rejoin means.
