@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/dedupe"
 )
@@ -31,7 +30,7 @@ func Inspect(ctx context.Context, cfg Config) (dedupe.CheckReport, error) {
 	if err != nil {
 		return dedupe.CheckReport{}, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	pool, err := newConns(ctx, &cfg, pc)
 	if err != nil {
 		return dedupe.CheckReport{}, away(err)
 	}
@@ -49,22 +48,17 @@ func Inspect(ctx context.Context, cfg Config) (dedupe.CheckReport, error) {
 	return (&DB{cfg: cfg, pool: pool}).Check(ctx)
 }
 
-// away is the error of a connection that can't be had, in one sentence. Neither
-// it nor what it is made of holds a password.
+// away is the error of a connection that can't be had at the start, in one line
+// with what the driver says of each address. Neither it nor what it is made of
+// holds a password.
 func away(err error) error {
+	var e *awayError
+	if errors.As(err, &e) {
+		err = e.err
+	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		return fmt.Errorf("the ledger's database lets nobody in: %s (SQLSTATE %s)", refused.Message, refused.Code)
 	}
-	return &awayError{err}
+	return &awayError{why: strings.Join(strings.Fields(err.Error()), " "), err: err}
 }
-
-// awayError says what is behind it in one line: the driver says a line for
-// each address it tried.
-type awayError struct{ err error }
-
-func (e *awayError) Error() string {
-	return "the ledger's database is away: " + strings.Join(strings.Fields(e.err.Error()), " ")
-}
-
-func (e *awayError) Unwrap() error { return e.err }
