@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,16 +15,17 @@ import (
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/postgres"
+	"github.com/onceward/onceward/dedupe/postgres/pgtest"
 	"github.com/onceward/onceward/event"
 )
 
 // until waits for a condition.
 func until(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !met() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for: %s", what)
+			t.Fatalf("waited three minutes for: %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -41,21 +39,6 @@ func delivered(l dedupe.Lease) *dedupe.Result {
 func keyStep(id string) *dedupe.KeyStep {
 	return &dedupe.KeyStep{Kind: dedupe.StepClaim, Key: dedupe.KeyOf(dedupe.KindID, "api", "", id), Claim: &dedupe.KeyClaim{
 		Source: "api", ID: id, Target: "pay", Downstream: id, Lease: time.Minute, Window: time.Hour}}
-}
-
-// own is a database server of the test's own, to be stopped and started.
-func own(t *testing.T) *cluster {
-	t.Helper()
-	server(t)
-	c, err := startCluster()
-	if err != nil && os.Getenv("ONCEWARD_REQUIRE_POSTGRES") != "" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(c.stop)
-	return c
 }
 
 // TestLostCommit cuts the connection at the commit of a batch, before it
@@ -237,8 +220,8 @@ func cutCommits(t *testing.T, forget bool, acked func(error) bool) (lost, double
 // and starts it again: the gateway lives, says what is the matter, begins no
 // attempt meanwhile, and goes on by itself.
 func TestDatabaseAway(t *testing.T) {
-	c := own(t)
-	m := join(t, postgres.Config{URL: c.url, Migrate: true, MaxConns: 4}, "a")
+	c := pgtest.Own(t)
+	m := join(t, postgres.Config{URL: c.URL, Migrate: true, MaxConns: 4}, "a")
 	ctx := t.Context()
 	for n := range 3 {
 		if err := m.w.Accept(ctx, request(fmt.Sprint("evt_", n))); err != nil {
@@ -253,7 +236,7 @@ func TestDatabaseAway(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c.end(syscall.SIGQUIT)
+	c.Kill()
 	for range 100 {
 		if err := m.w.Accept(ctx, request("during")); !errors.Is(err, dedupe.ErrAway) || errors.Is(err, dedupe.ErrFatal) {
 			t.Fatalf("request while the database is away: %v", err)
@@ -263,7 +246,7 @@ func TestDatabaseAway(t *testing.T) {
 		t.Errorf("claim of a key while the database is away: %v", err)
 	}
 	err = m.Health(ctx)
-	if !errors.Is(err, dedupe.ErrAway) || strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), c.dir) {
+	if !errors.Is(err, dedupe.ErrAway) || strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), c.Dir) {
 		t.Errorf("health while the database is away: %v; want one sentence", err)
 	}
 	if err := m.Begin(ctx, ls[1]); !errors.Is(err, dedupe.ErrAway) {
@@ -300,7 +283,7 @@ func TestDatabaseAway(t *testing.T) {
 	default:
 	}
 
-	if err := c.start(); err != nil {
+	if err := c.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-finished; err != nil || res.Late {
@@ -333,24 +316,14 @@ func TestDatabaseAway(t *testing.T) {
 // gateway, as a failover does that the connection does not follow, and then
 // into the primary.
 func TestStandby(t *testing.T) {
-	c := own(t)
-	cfg := postgres.Config{URL: c.url, Migrate: true, MaxConns: 4}
+	c := pgtest.Own(t)
+	cfg := postgres.Config{URL: c.URL, Migrate: true, MaxConns: 4}
 	m := join(t, cfg, "a")
 	ctx := t.Context()
 	if err := m.w.Accept(ctx, request("before")); err != nil {
 		t.Fatal(err)
 	}
-	c.end(syscall.SIGINT)
-	signal := filepath.Join(c.dir, "data", "standby.signal")
-	if err := os.WriteFile(signal, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if cred := c.attr.Credential; cred != nil {
-		if err := os.Chown(signal, int(cred.Uid), int(cred.Gid)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.start(); err != nil {
+	if err := c.Demote(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the standby to be recognised", func() bool {
@@ -461,8 +434,8 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // database then calls the commit a success, with a warning, which must not
 // become an acknowledgement.
 func TestCommitWithoutStandby(t *testing.T) {
-	c := own(t)
-	cfg := postgres.Config{URL: c.url, Migrate: true, MaxConns: 4}
+	c := pgtest.Own(t)
+	cfg := postgres.Config{URL: c.URL, Migrate: true, MaxConns: 4}
 	m := join(t, cfg, "a")
 	ctx := t.Context()
 	if err := m.w.Accept(ctx, request("before")); err != nil {
