@@ -323,7 +323,7 @@ func TestStandby(t *testing.T) {
 	if err := m.w.Accept(ctx, request("before")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Demote(); err != nil {
+	if err := c.Standby(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the standby to be recognised", func() bool {

@@ -102,14 +102,8 @@ func (c *Cluster) Restart() error {
 // Kill stops the server as a crash does.
 func (c *Cluster) Kill() { c.end(syscall.SIGQUIT) }
 
-<<<<<<< HEAD
 // Standby stops the server and starts it again as one that takes no writes.
 func (c *Cluster) Standby() error {
-=======
-// Demote stops the server and starts it again as a standby that follows nobody:
-// it takes no writes until it is promoted.
-func (c *Cluster) Demote() error {
->>>>>>> d049eaa (postgres: the tests of outages use the shared cluster)
 	c.end(syscall.SIGINT)
 	signal := filepath.Join(c.data(), "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {
