@@ -128,7 +128,7 @@ func (db *DB) attempt(ctx context.Context, reads func(*pgx.Batch), f func(*work,
 	w := &work{db: db, conn: conn, woken: map[string]struct{}{}}
 	defer func() {
 		if err != nil && !conn.Conn().IsClosed() {
-			ctx, cancel := db.bounded(context.WithoutCancel(ctx))
+			ctx, cancel := db.patient(context.WithoutCancel(ctx))
 			defer cancel()
 			if _, rerr := conn.Exec(ctx, "rollback"); rerr != nil {
 				_ = conn.Conn().Close(ctx)

@@ -176,9 +176,9 @@ func refusal(pg *pgconn.PgError, connecting bool) string {
 	return ""
 }
 
-// busy reports whether an error says that the database gave a transaction up
+// contended reports whether an error says that the database gave a transaction up
 // because of what goes on beside it, or took too long.
-func busy(err error) bool {
+func contended(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		switch pg.Code {

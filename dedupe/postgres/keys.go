@@ -216,7 +216,7 @@ func (b *batch) writeKeys() error {
 
 // SyncKey reads one key as it stands now.
 func (db *DB) SyncKey(ctx context.Context, k dedupe.Key) (dedupe.SyncKey, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return dedupe.SyncKey{}, err
@@ -242,7 +242,7 @@ func (db *DB) SyncKey(ctx context.Context, k dedupe.Key) (dedupe.SyncKey, error)
 
 // SyncChunk reads one chunk of a stored answer.
 func (db *DB) SyncChunk(ctx context.Context, k *dedupe.SyncKey, n int) ([]byte, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target
 
 // Lease takes due deliveries of a target.
 func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return nil, time.Time{}, err
@@ -101,7 +101,7 @@ func scanLeases(res pgx.BatchResults, target string) (out []dedupe.Lease, err er
 
 // Release gives leases back; while the database is away, as soon as it is back.
 func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (db *DB) pay(ctx context.Context) error {
 
 // Extend prolongs a lease.
 func (db *DB) Extend(ctx context.Context, l dedupe.Lease, ttl time.Duration) (bool, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return false, err
@@ -179,7 +179,7 @@ func (db *DB) Extend(ctx context.Context, l dedupe.Lease, ttl time.Duration) (bo
 // Begin notes that an attempt goes on the wire. The database's own crash may
 // lose the note, this process's may not.
 func (db *DB) Begin(ctx context.Context, l dedupe.Lease) error {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return err

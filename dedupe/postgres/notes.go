@@ -12,7 +12,7 @@ import (
 
 // PutNote keeps a note.
 func (db *DB) PutNote(ctx context.Context, n dedupe.Note) (dedupe.Note, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := n.Check(); err != nil {
 		return dedupe.Note{}, err
@@ -52,7 +52,7 @@ func scanNote(r pgx.Row) (n dedupe.Note, err error) {
 
 // Note reads a note.
 func (db *DB) Note(ctx context.Context, kind, name string) (dedupe.Note, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return dedupe.Note{}, err
@@ -69,7 +69,7 @@ func (db *DB) Note(ctx context.Context, kind, name string) (dedupe.Note, error) 
 
 // Notes lists the notes of a kind.
 func (db *DB) Notes(ctx context.Context, kind string) ([]dedupe.Note, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (db *DB) Notes(ctx context.Context, kind string) ([]dedupe.Note, error) {
 
 // DropNote removes a note.
 func (db *DB) DropNote(ctx context.Context, n dedupe.Note) error {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.usable(); err != nil {
 		return err

@@ -143,7 +143,7 @@ type DB struct {
 	known   []string                      // targets as last read
 	disk    int64                         // bytes of the database, at diskAt
 	diskAt  time.Time
-	owed    []dedupe.Lease                // to be given back when the database is back
+	owed    []dedupe.Lease // to be given back when the database is back
 }
 
 var (
@@ -329,7 +329,7 @@ func (db *DB) Health(ctx context.Context) error {
 	if err := db.pool.away(); err != nil { // known without asking
 		return err
 	}
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	var primary bool
 	if err := db.pool.QueryRow(ctx, writes).Scan(&primary); err != nil {
@@ -403,7 +403,7 @@ func (db *DB) Run(ctx context.Context) error {
 }
 
 func (db *DB) round(ctx context.Context, slow bool) error {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.pay(ctx); err != nil {
 		return err

@@ -155,7 +155,7 @@ func (db *DB) Get(ctx context.Context, ref event.Ref) (dedupe.Record, error) {
 
 // Load returns an event and its body for an attempt.
 func (db *DB) Load(ctx context.Context, ref event.Ref) (dedupe.Loaded, error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	return db.load(ctx, db.pool, ref)
 }

@@ -42,8 +42,8 @@ func doubt(err error, batch int64) error {
 // itself may take.
 func (c *Config) patience() time.Duration { return c.Statement + time.Second }
 
-// bounded ends a call that the database does not end.
-func (db *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// patient ends a call that the database does not end.
+func (db *DB) patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, db.cfg.patience())
 }
 
@@ -57,7 +57,7 @@ func (db *DB) verdict(ctx context.Context, err error) error {
 			why = "a commit was not confirmed"
 		}
 		return db.pool.lose(&awayError{why: why, err: err})
-	case busy(err):
+	case contended(err):
 		return fmt.Errorf("%w: %w", dedupe.ErrOverloaded, err)
 	}
 	return db.pool.heard(ctx, err)
@@ -67,7 +67,7 @@ func (db *DB) verdict(ctx context.Context, err error) error {
 // was not answered: the gateway's row counts them. The row is locked for that,
 // which waits for a transaction that still goes on in the database.
 func (db *DB) Rejoin(ctx context.Context) (written bool, err error) {
-	ctx, cancel := db.bounded(ctx)
+	ctx, cancel := db.patient(ctx)
 	defer cancel()
 	if err := db.pool.try(ctx); err != nil {
 		return false, db.rejoined(ctx, err)
