@@ -113,5 +113,7 @@ func (r *Receiver) settleCalls() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = r.flights.drain(now) // nothing is left after a drain; else it is cut, and logged by each job
-	r.flushReplays(context.Background())
+	last, giveUp := context.WithTimeout(context.Background(), storeTime)
+	defer giveUp()
+	r.flushReplays(last)
 }
