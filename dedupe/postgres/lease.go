@@ -36,14 +36,12 @@ const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target
 
 // Lease takes due deliveries of a target.
 func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
-	ctx, cancel := db.patient(ctx)
-	defer cancel()
 	if err := db.usable(); err != nil {
 		return nil, time.Time{}, err
 	}
 	// What was leased comes back to its caller, who may have been told to end
 	// meanwhile and gives it back: else it would stand until its time is over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.cfg.Statement+time.Second)
+	ctx, cancel := db.patient(context.WithoutCancel(ctx))
 	defer cancel()
 	now := db.clock.param()
 	b := &pgx.Batch{}
