@@ -361,6 +361,9 @@ func (db *DB) Close() error {
 	if errors.Is(err, errTaken) {
 		return nil // they are another process's now, and so is the mark
 	}
+	if errors.Is(err, dedupe.ErrAway) {
+		return nil // what takes the name next takes them back, and the mark is as old as the last batch
+	}
 	if err != nil {
 		return fmt.Errorf("close the ledger: %w", err)
 	}
