@@ -14,6 +14,7 @@ import (
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/badgerdb"
+	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
 
@@ -154,8 +155,8 @@ func TestMoveGivesWhatCounts(t *testing.T) {
 		t.Errorf("writers %v, want the old one and the new", writers)
 	}
 
-	now := time.Now()
-	cfg = small(t.TempDir(), func() time.Time { return now })
+	clock := ledgertest.NewClock(time.Now())
+	cfg = small(t.TempDir(), clock.Now)
 	cfg.ClaimBucket = time.Hour
 	db := start(t, cfg)
 	var want event.Ref
@@ -163,7 +164,7 @@ func TestMoveGivesWhatCounts(t *testing.T) {
 		r := request("s", "again", "body")
 		accept(t, db, r)
 		want = r.Outcomes[0].Ref
-		now = now.Add(90 * time.Minute)
+		clock.Advance(90 * time.Minute)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

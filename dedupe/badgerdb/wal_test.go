@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,19 +18,19 @@ import (
 // one for a drop of buckets. The log before must not hold it, or the look would
 // find it in any.
 func TestSyncedLogHoldsCommit(t *testing.T) {
-	offset := time.Duration(0)
-	cfg := small(t.TempDir(), func() time.Time { return time.Now().Add(offset) })
+	var offset atomic.Int64
+	cfg := small(t.TempDir(), func() time.Time { return time.Now().Add(time.Duration(offset.Load())) })
 	cfg.MemTable = 1 << 20
 	cfg.Retention = dedupe.Retention{Body: time.Hour, Meta: time.Hour, Audit: time.Hour}
 	db := start(t, cfg)
-	synced, syncs := "", 0
-	db.OnSync(func(name string) { synced, syncs = name, syncs+1 })
+	var newest atomic.Pointer[string]
+	db.OnSync(func(name string) { newest.Store(&name) })
 	logs := map[string]bool{}
 	last := ""
 	random := rand.NewChaCha8([32]byte{1})
 	for i := range 120 {
 		if i%20 == 19 {
-			offset += 3 * time.Hour
+			offset.Add(int64(3 * time.Hour))
 			if _, err := db.Expire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -38,9 +39,10 @@ func TestSyncedLogHoldsCommit(t *testing.T) {
 		body := make([]byte, 60<<10)
 		_, _ = random.Read(body) // never fails
 		id := fmt.Sprintf("evt_%d_in_the_log", i)
-		before := syncs
+		newest.Store(new(string))
 		accept(t, db, request("s", id, string(body)))
-		if syncs == before {
+		synced := *newest.Load()
+		if synced == "" {
 			t.Fatalf("commit %d: nothing was synced", i)
 		}
 		if !holds(t, synced, id) {
