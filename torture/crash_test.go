@@ -275,7 +275,7 @@ func crash(t *testing.T, r *Rig, random *rand.Rand, cycles int) (inStart int) {
 
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
-	cycles := count(t, "TORTURE_CYCLES", 40)
+	cycles := count(t, "TORTURE_CYCLES", 60)
 	if long() {
 		cycles = count(t, "TORTURE_CYCLES", 200)
 	}
@@ -294,6 +294,9 @@ func TestCrashLoop(t *testing.T) {
 	fmt.Printf("%skills under load %d, while starting %d, re-sent at the end %d, all known\n", v.String(), cycles, inStart, resent)
 	if !v.OK() {
 		t.Error("the gateway broke its promises; see above")
+	}
+	if v.SlowestStart > 5*time.Second {
+		t.Errorf("start took %v, want at most 5s", v.SlowestStart)
 	}
 	if v.Acknowledged < cycles {
 		t.Errorf("only %d events were acknowledged in %d cycles: that proves little", v.Acknowledged, cycles)

@@ -34,9 +34,8 @@ type Verdict struct {
 
 const (
 	maxFaults = 20
-	// MaxOrphanDelay is how soon after a restart deliveries must go on, on a
-	// machine that does much else.
-	MaxOrphanDelay = 15 * time.Second
+	// MaxOrphanDelay is how soon after a restart deliveries must go on.
+	MaxOrphanDelay = 2 * time.Second
 )
 
 // Judge compares what was promised with what there is, once the gateway has
