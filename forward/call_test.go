@@ -144,10 +144,13 @@ func rawTarget(t *testing.T, f func(net.Conn, *bufio.Reader)) string {
 	return "http://" + ln.Addr().String()
 }
 
-func readRequest(r *bufio.Reader) {
-	if req, err := http.ReadRequest(r); err == nil {
+// readRequest reads one, false when the caller has closed instead.
+func readRequest(r *bufio.Reader) bool {
+	req, err := http.ReadRequest(r)
+	if err == nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
+	return err == nil
 }
 
 func reset(conn net.Conn) {
@@ -274,7 +277,14 @@ func TestCallAnswers(t *testing.T) {
 		{"empty", "HTTP/1.1 204 No Content\r\n\r\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := calling(t, Target{URL: mustURL(t, rawTarget(t, func(c net.Conn, r *bufio.Reader) { readRequest(r); _, _ = io.WriteString(c, tt.wire) }))}, nil)
+			f := calling(t, Target{URL: mustURL(t, rawTarget(t, func(c net.Conn, r *bufio.Reader) {
+				for readRequest(r) {
+					_, _ = io.WriteString(c, tt.wire)
+					if tt.name == "until the end" {
+						return
+					}
+				}
+			}))}, nil)
 			for range 2 {
 				resp, err := f.Call(t.Context(), "bank", aCall("body"))
 				if err != nil {

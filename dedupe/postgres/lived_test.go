@@ -18,7 +18,6 @@ type life struct {
 	l     dedupe.Ledger
 	clock *ledgertest.Clock
 	ctx   context.Context
-	n     int
 }
 
 var lifeRetention = dedupe.Retention{Body: 24 * time.Hour, Meta: 4 * 24 * time.Hour, Audit: 4 * 24 * time.Hour}
