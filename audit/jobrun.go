@@ -121,7 +121,8 @@ func (s *Jobs) send(ctx context.Context, k *kept, sel dedupe.Selection) {
 }
 
 // part opens what the next events bring and notes it, in one transaction, and
-// returns the job as it then stands.
+// returns the job as it then stands. A stop waits for it: what it opened is to
+// be known and counted here.
 func (s *Jobs) part(ctx context.Context, k *kept, sel dedupe.Selection, limit int) (next kept, opened int, err error) {
 	r := s.replay(k, sel, k.Cursor, limit)
 	r.Keep = func(n dedupe.ReplayCount) dedupe.Note {
@@ -134,7 +135,9 @@ func (s *Jobs) part(ctx context.Context, k *kept, sel dedupe.Selection, limit in
 		}
 		return next.note()
 	}
-	n, err := s.cfg.Keeper.Replay(ctx, r)
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobPart)
+	defer cancel()
+	n, err := s.cfg.Keeper.Replay(whole, r)
 	next.version = k.version + 1
 	return next, n.Opened, err
 }

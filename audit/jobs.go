@@ -34,6 +34,8 @@ const (
 	// jobPatience is how long a job waits after an error of the ledger, and
 	// jobErrors after how many in a row it has failed.
 	jobPatience = 5 * time.Second
+	// jobPart is how long a stop waits at most for the part that is under way.
+	jobPart = 5 * time.Second
 	jobErrors   = 100
 )
 
