@@ -102,6 +102,7 @@ func Run(t *testing.T, h Harness) {
 		{"order", orderTests()},
 		{"account", accountTests()},
 		{"index", indexTests()},
+		{"text", textTests()},
 		{"once", onceTests()},
 		{"upkeep", upkeepTests()},
 		{"notes", noteTests()},

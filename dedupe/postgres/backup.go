@@ -19,13 +19,14 @@ const magic = "onceward postgres ledger 1\n"
 
 // copied are the tables of a backup, in the order in which they are read back.
 // What is partitioned is copied as one table.
-var copied = [...]string{"meta", "gateways", "claims", "events", "bodies", "closed", "attempts", "fields", "pending", "lanes", "blocks", "batches", "notes",
+var copied = [...]string{"meta", "gateways", "claims", "events", "bodies", "closed", "attempts", "terms", "dead", "pending", "lanes", "blocks", "batches", "notes",
 	"sync_keys", "sync_chunks"}
 
 // backupHead is what a reader must know before the tables.
 type backupHead struct {
 	Schema     int        `json:"schema"`
 	Partitions [][2]int64 `json:"partitions"` // from and to, Unix ms
+	Wide       [][2]int64 `json:"wide"`       // likewise
 	Attempts   int64      `json:"attempts"`   // the last number given to one
 	Width      int64      `json:"width"`
 }
@@ -63,14 +64,16 @@ func (db *DB) backupHead(ctx context.Context, tx pgx.Tx, out *bufio.Writer) erro
 	if err := db.row(ctx, tx, `SELECT version, (SELECT last_value FROM {s}.attempt_seq) FROM {s}.schema_version`).Scan(&h.Schema, &h.Attempts); err != nil {
 		return err
 	}
-	err := db.each(ctx, tx, `SELECT lo, hi FROM {s}.partitions ORDER BY lo`, nil, func(r pgx.Rows) error {
-		var p [2]int64
-		err := r.Scan(&p[0], &p[1])
-		h.Partitions = append(h.Partitions, p)
-		return err
-	})
-	if err != nil {
-		return err
+	for table, to := range map[string]*[][2]int64{"partitions": &h.Partitions, "wide": &h.Wide} {
+		err := db.each(ctx, tx, `SELECT lo, hi FROM {s}.`+table+` ORDER BY lo`, nil, func(r pgx.Rows) error {
+			var p [2]int64
+			err := r.Scan(&p[0], &p[1])
+			*to = append(*to, p)
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if _, err := out.WriteString(magic); err != nil {
 		return err
@@ -187,6 +190,11 @@ func restore(ctx context.Context, conn *pgx.Conn, cfg Config, h backupHead, in i
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		for _, p := range h.Partitions {
 			if err := attachParts(ctx, tx, cfg.Schema, p[0], p[1]); err != nil {
+				return err
+			}
+		}
+		for _, p := range h.Wide {
+			if err := attachWide(ctx, tx, cfg.Schema, p[0], p[1]); err != nil {
 				return err
 			}
 		}

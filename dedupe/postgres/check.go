@@ -29,7 +29,7 @@ func (db *DB) Check(ctx context.Context) (dedupe.CheckReport, error) {
 	c := &checking{DB: db}
 	err := pgx.BeginTxFunc(ctx, db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		c.tx = tx
-		for _, f := range [...]func(context.Context) error{c.counts, c.events, c.attempts, c.acts, c.keys} {
+		for _, f := range [...]func(context.Context) error{c.counts, c.events, c.found, c.attempts, c.acts, c.keys} {
 			if err := f(ctx); err != nil {
 				return err
 			}
@@ -68,6 +68,22 @@ func (c *checking) events(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// found holds that searches find what is there: each event by its ID, and each
+// dead letter, which is counted besides.
+func (c *checking) found(ctx context.Context) error {
+	return c.each(ctx, c.tx, `SELECT ref, 'it is not found by its ID' FROM {s}.events e WHERE id <> '' AND NOT EXISTS (SELECT FROM {s}.terms t
+			WHERE t.ref = e.ref AND t.hash = ('x' || encode(substr(sha256('\x00'::bytea || e.id), 1, 8), 'hex'))::bit(64)::bigint)
+		UNION ALL SELECT ref, 'it is not among the dead letters' FROM (SELECT ref, target FROM {s}.closed WHERE state = 3 EXCEPT SELECT ref, target FROM {s}.dead) d
+		UNION ALL SELECT ref, 'it is among the dead letters' FROM (SELECT ref, target FROM {s}.dead EXCEPT SELECT ref, target FROM {s}.closed WHERE state = 3) d`,
+		nil, func(r pgx.Rows) error {
+			var ref [16]byte
+			var what string
+			err := r.Scan(&ref, &what)
+			c.fault("event "+event.Ref(ref).String(), "%s", what)
+			return err
+		})
 }
 
 func (c *checking) attempts(ctx context.Context) error {

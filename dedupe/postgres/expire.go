@@ -36,7 +36,7 @@ func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
 		return out, err
 	}
 	for _, f := range [...]func(context.Context, time.Time, *dedupe.Expired) error{
-		db.expireClaims, db.expireParts, db.expireLanes, db.expireActs, db.expireKeys,
+		db.expireClaims, db.expireParts, db.dropWide, db.expireLanes, db.expireActs, db.expireKeys,
 	} {
 		if err := f(ctx, now, &out); err != nil {
 			return out, fmt.Errorf("expire: %w", err)
@@ -82,7 +82,8 @@ func (db *DB) vacuum(ctx context.Context, table string, deleted int64) error {
 	return err
 }
 
-// expireClaims takes claims by their ends. Each statement goes on where the
+// expireClaims takes claims by their ends. What is open is asked for claim by
+// claim: joined, all of it would be read for each statement. Each statement goes on where the
 // one before ended: what an open delivery holds is looked at once.
 func (db *DB) expireClaims(ctx context.Context, now time.Time, out *dedupe.Expired) error {
 	var sum, at int64
@@ -93,8 +94,8 @@ func (db *DB) expireClaims(ctx context.Context, now time.Time, out *dedupe.Expir
 		var key []byte
 		err := db.row(ctx, db.pool, `WITH old AS MATERIALIZED (SELECT key, ref, expires FROM {s}.claims WHERE expires <= $1 AND expires >= $2 AND (expires, key) > ($2, $3)
 				ORDER BY expires, key LIMIT $4 FOR UPDATE SKIP LOCKED),
-			gone AS (DELETE FROM {s}.claims WHERE key IN (SELECT key FROM old o WHERE NOT EXISTS
-				(SELECT FROM {s}.pending p WHERE p.ref = o.ref AND p.opened < o.expires)) RETURNING 1),
+			gone AS (DELETE FROM {s}.claims WHERE key = ANY(ARRAY(SELECT o.key FROM old o LEFT JOIN LATERAL
+				(SELECT true AS held FROM {s}.pending p WHERE p.ref = o.ref AND p.opened < o.expires LIMIT 1) h ON true WHERE h.held IS NULL)) RETURNING 1),
 			last AS (SELECT expires, key FROM old ORDER BY expires DESC, key DESC LIMIT 1)
 			SELECT (SELECT count(*) FROM old), (SELECT count(*) FROM gone), (SELECT expires FROM last), (SELECT key FROM last)`,
 			now.UnixMilli(), at, after, few).Scan(&seen, &gone, &last, &key)
@@ -127,6 +128,9 @@ type part struct {
 func (db *DB) of(p *part, sql string) string {
 	for _, t := range parted {
 		sql = strings.ReplaceAll(sql, "{"+t+"}", "{s}."+partName(t, p.lo))
+	}
+	for _, t := range wideParted {
+		sql = strings.ReplaceAll(sql, "{"+t+"}", "{s}."+partName(t, db.wideOf(p.lo)))
 	}
 	return fill(sql, db.cfg.Schema)
 }
@@ -253,13 +257,14 @@ func (db *DB) sweepPart(ctx context.Context, cut int64, p *part) error {
 		_, err := db.sweep(ctx, partName(table, p.lo), db.of(p, sql), once, cut, few)
 		return err
 	}
-	const ended = `SELECT ref FROM {events} e WHERE kept + keep_meta <= $1 AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref) ORDER BY kept + keep_meta LIMIT $2`
+	// Asked event by event: else all that is open would be read for each statement.
+	const settled = `(SELECT true FROM {s}.pending p WHERE p.ref = e.ref LIMIT 1) IS NULL`
+	const ended = `SELECT ref FROM {events} e WHERE kept + keep_meta <= $1 AND ` + settled + ` ORDER BY kept + keep_meta LIMIT $2`
 	for {
-		var n int64
-		err := db.pool.QueryRow(ctx, db.of(p, `WITH gone AS (DELETE FROM {events} WHERE ref IN (`+ended+`) RETURNING ref),
-			c AS (DELETE FROM {closed} WHERE ref IN (SELECT ref FROM gone)), a AS (DELETE FROM {attempts} WHERE ref IN (SELECT ref FROM gone)),
-			x AS (DELETE FROM {s}.blocks WHERE ref IN (SELECT ref FROM gone))
-			SELECT count(*) FROM gone`), once, cut, few).Scan(&n)
+		n, err := db.sweepEvents(ctx, p, db.of(p, `WITH gone AS (DELETE FROM {events} WHERE ref = ANY(ARRAY(`+ended+`)) RETURNING ref, rec),
+			c AS (DELETE FROM {closed} WHERE ref = ANY(ARRAY(SELECT ref FROM gone))), a AS (DELETE FROM {attempts} WHERE ref = ANY(ARRAY(SELECT ref FROM gone))),
+			d AS (DELETE FROM {dead} WHERE ref = ANY(ARRAY(SELECT ref FROM gone))), x AS (DELETE FROM {s}.blocks WHERE ref = ANY(ARRAY(SELECT ref FROM gone)))
+			SELECT ref, rec FROM gone`), cut)
 		if err != nil {
 			return err
 		}
@@ -270,9 +275,9 @@ func (db *DB) sweepPart(ctx context.Context, cut int64, p *part) error {
 	// What is kept of an event's attempts ends once: its row says so from then on.
 	for {
 		var n int64
-		err := db.pool.QueryRow(ctx, db.of(p, `WITH done AS (UPDATE {events} SET keep_audit = keep_meta WHERE ref IN (SELECT ref FROM {events} e WHERE keep_audit < keep_meta
-				AND kept + keep_audit <= $1 AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.ref = e.ref) ORDER BY kept + keep_audit LIMIT $2) RETURNING ref),
-			a AS (DELETE FROM {attempts} WHERE ref IN (SELECT ref FROM done))
+		err := db.pool.QueryRow(ctx, db.of(p, `WITH done AS (UPDATE {events} SET keep_audit = keep_meta WHERE ref = ANY(ARRAY(SELECT ref FROM {events} e WHERE keep_audit < keep_meta
+				AND kept + keep_audit <= $1 AND `+settled+` ORDER BY kept + keep_audit LIMIT $2)) RETURNING ref),
+			a AS (DELETE FROM {attempts} WHERE ref = ANY(ARRAY(SELECT ref FROM done)))
 			SELECT count(*) FROM done`), once, cut, few).Scan(&n)
 		if err != nil {
 			return err
@@ -284,8 +289,42 @@ func (db *DB) sweepPart(ctx context.Context, cut int64, p *part) error {
 	if !p.bodies || !p.bodiesLive {
 		return nil
 	}
-	return sweep("bodies", `DELETE FROM {bodies} WHERE ref IN (SELECT ref FROM {bodies} b WHERE until <= $1
-		AND NOT EXISTS (SELECT FROM {s}.pending p WHERE p.request = b.ref) ORDER BY until LIMIT $2)`)
+	return sweep("bodies", `DELETE FROM {bodies} WHERE ref = ANY(ARRAY(SELECT ref FROM {bodies} b WHERE until <= $1
+		AND (SELECT true FROM {s}.pending p WHERE p.request = b.ref LIMIT 1) IS NULL ORDER BY until LIMIT $2))`)
+}
+
+// sweepEvents runs a statement that deletes events and returns them, and deletes
+// what they are found by. A term that is left, because this was cut short, is
+// found to name nothing and goes with its partition.
+func (db *DB) sweepEvents(ctx context.Context, p *part, sql string, cut int64) (n int, err error) {
+	var hashes []int64
+	var refs [][16]byte
+	rows, err := db.pool.Query(ctx, sql, once, cut, few)
+	if err != nil {
+		return 0, err
+	}
+	err = drain(rows, func(r pgx.Rows) error {
+		var ref [16]byte
+		var rec []byte
+		if err := r.Scan(&ref, &rec); err != nil {
+			return err
+		}
+		n++
+		ev, err := unpackEvent(event.Ref(ref), rec)
+		if err != nil {
+			return nil // damaged, and past its time
+		}
+		for _, hash := range termsOf(&ev) {
+			hashes, refs = append(hashes, hash), append(refs, ref)
+		}
+		return nil
+	})
+	if err != nil || len(refs) == 0 {
+		return n, err
+	}
+	_, err = db.pool.Exec(ctx, db.of(p, `DELETE FROM {terms} t USING unnest($1::bigint[], $2::uuid[]) u(hash, ref)
+		WHERE t.hash = u.hash AND t.ref = u.ref AND t.hash = ANY($1::bigint[])`), once, hashes, refs)
+	return n, err
 }
 
 // expireLanes drops the lanes that nothing stands in.

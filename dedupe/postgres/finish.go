@@ -88,6 +88,7 @@ func (b *batch) readOpen(r pgx.Rows) error {
 type results struct {
 	changed map[place]*openRow // stay open
 	closed  closedCols
+	dead    rowKeys
 	blocks  blockCols
 	deleted rowKeys
 	spent   [][16]byte // events whose body may be of no more use
@@ -153,8 +154,11 @@ func (m *results) close(p place, o *openRow) {
 	if o.once && o.State != event.Dead {
 		m.spent = append(m.spent, p.ref)
 	}
-	if o.State == event.Dead && o.ord.Blocks() {
-		m.blocks.add(p, o.ord)
+	if o.State == event.Dead {
+		m.dead.refs, m.dead.targets = append(m.dead.refs, p.ref), append(m.dead.targets, p.target)
+		if o.ord.Blocks() {
+			m.blocks.add(p, o.ord)
+		}
 	}
 }
 
@@ -238,6 +242,9 @@ func (m *results) write(w *work) {
 		w.queue(`DELETE FROM {s}.pending WHERE ref = ANY($1::uuid[]) AND (ref, target) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))`, m.deleted.refs, m.deleted.targets)
 	}
 	m.closed.write(w)
+	if len(m.dead.refs) > 0 {
+		w.queue(`INSERT INTO {s}.dead SELECT * FROM unnest($1::uuid[], $2::text[])`, m.dead.refs, m.dead.targets)
+	}
 	m.blocks.write(w)
 	m.tries.write(w)
 	w.spend(m.spent)

@@ -36,7 +36,7 @@ const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target
 
 // Lease takes due deliveries of a target.
 func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
-	if err := db.usable(); err != nil {
+	if err := db.usable(); err != nil || !text(target) {
 		return nil, time.Time{}, err
 	}
 	// What was leased comes back to its caller, who may have been told to end

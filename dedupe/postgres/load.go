@@ -183,8 +183,8 @@ func (l *Loader) stage(m dedupe.Moved) error {
 		l.add("events", 256+len(rec), l.at(ev.Ref), ev.Source, []byte(ev.ID), m.Batch, [16]byte(ev.Body.Request), m.Kept.UnixMilli(),
 			m.Keep.Body.Milliseconds(), m.Keep.Meta.Milliseconds(), m.Keep.Audit.Milliseconds(), m.Keep.Once && ev.Body.Length > 0, m.BodyGone,
 			int64(m.Tally.Repeats), int64(m.Tally.Conflicts), nanos(m.Tally.LastAt), rec)
-		for _, hash := range fieldHashes(ev) {
-			l.add("fields", 64, hash, [16]byte(ev.Ref))
+		for _, hash := range termsOf(ev) {
+			l.add("terms", 64, hash, [16]byte(ev.Ref))
 		}
 	case *dedupe.MovedDelivery:
 		return l.delivery(&m.Delivery)
@@ -236,6 +236,9 @@ func (l *Loader) delivery(d *event.Delivery) error {
 	}
 	l.add("closed", 128, l.at(d.Event), d.Target, int32(d.Generation), int16(d.State), d.NewKey, int64(d.Attempts), millis(d.OpenedAt), millis(d.UpdatedAt),
 		int32(d.LastStatus), d.LastError)
+	if d.State == event.Dead {
+		l.add("dead", 64, [16]byte(d.Event), d.Target)
+	}
 	if d.State == event.Dead && ord.Blocks() {
 		l.add("blocks", 64, d.Target, int64(ord.Lane()), [16]byte(d.Event))
 	}
@@ -250,7 +253,8 @@ var loaded = [...]struct {
 	{"claims", []string{"key", "ref", "hash", "span", "expires"}},
 	{"bodies", []string{"ref", "until", "data"}},
 	{"events", []string{"ref", "source", "id", "batch", "request", "kept", "keep_body", "keep_meta", "keep_audit", "once", "spent", "repeats", "conflicts", "last_at", "rec"}},
-	{"fields", []string{"hash", "ref"}},
+	{"terms", []string{"hash", "ref"}},
+	{"dead", []string{"ref", "target"}},
 	{"pending", []string{"ref", "target", "request", "gen", "new_key", "attempts", "opened", "updated", "due", "next_at", "last_status", "last_error", "size", "once", "ord",
 		"lane", "pos", "token", "owner", "lease_until", "begun", "begun_token", "begun_by"}},
 	{"closed", []string{"ref", "target", "gen", "state", "new_key", "attempts", "opened", "updated", "last_status", "last_error"}},

@@ -121,14 +121,8 @@ func migrate(ctx context.Context, conn *pgx.Conn, cfg Config) ([]Step, error) {
 	if err != nil || len(lacking) == 0 {
 		return nil, err
 	}
-	for _, sql := range []string{
-		`CREATE SCHEMA IF NOT EXISTS {s}`,
-		`CREATE TABLE IF NOT EXISTS {s}.schema_version (id int PRIMARY KEY CHECK (id = 1), version int NOT NULL)`,
-		`INSERT INTO {s}.schema_version VALUES (1, 0) ON CONFLICT DO NOTHING`,
-	} {
-		if err := create(ctx, conn, fill(sql, cfg.Schema)); err != nil {
-			return nil, fmt.Errorf("make the ledger's schema: %w", standby(err))
-		}
+	if err := begin(ctx, conn, cfg.Schema); err != nil {
+		return nil, err
 	}
 	for i, s := range lacking {
 		if err := apply(ctx, conn, cfg, s); err != nil {
@@ -136,6 +130,20 @@ func migrate(ctx context.Context, conn *pgx.Conn, cfg Config) ([]Step, error) {
 		}
 	}
 	return lacking, nil
+}
+
+// begin makes the schema, of version 0, unless it is there.
+func begin(ctx context.Context, conn *pgx.Conn, schema string) error {
+	for _, sql := range []string{
+		`CREATE SCHEMA IF NOT EXISTS {s}`,
+		`CREATE TABLE IF NOT EXISTS {s}.schema_version (id int PRIMARY KEY CHECK (id = 1), version int NOT NULL)`,
+		`INSERT INTO {s}.schema_version VALUES (1, 0) ON CONFLICT DO NOTHING`,
+	} {
+		if err := create(ctx, conn, fill(sql, schema)); err != nil {
+			return fmt.Errorf("make the ledger's schema: %w", standby(err))
+		}
+	}
+	return nil
 }
 
 // create makes what is not there. When another program makes it at the same

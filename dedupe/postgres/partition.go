@@ -16,7 +16,14 @@ import (
 )
 
 // parted are the tables whose rows stand by their refs.
-var parted = [...]string{"events", "bodies", "closed", "attempts", "fields"}
+var parted = [...]string{"events", "bodies", "closed", "attempts"}
+
+// wideParted are those that stand by their refs as well, and are searched over all
+// days: one partition of theirs spans wide others.
+var wideParted = [...]string{"terms", "dead"}
+
+// wide is known to the schema's fourth step.
+const wide = 16
 
 // lead is how many partitions are made ahead.
 const lead = 2
@@ -28,6 +35,12 @@ const once = pgx.QueryExecModeCacheDescribe
 func (db *DB) partOf(t time.Time) int64 {
 	w := db.width.Milliseconds()
 	return t.UnixMilli() / w * w
+}
+
+// wideOf is where the wide partition begins that is about another.
+func (db *DB) wideOf(lo int64) int64 {
+	w := wide * db.width.Milliseconds()
+	return lo / w * w
 }
 
 // bound is the smallest ref of a time, as the database knows refs.
@@ -118,9 +131,27 @@ func attachParts(ctx context.Context, tx pgx.Tx, schema string, lo, hi int64) er
 	return attach(ctx, tx, schema, lo, hi)
 }
 
+// attach makes a partition of every table, and the wide ones about it unless
+// they are there.
 func attach(ctx context.Context, tx pgx.Tx, schema string, lo, hi int64) error {
+	across := wide * (hi - lo)
+	if err := attachWide(ctx, tx, schema, lo/across*across, lo/across*across+across); err != nil {
+		return err
+	}
+	return attachTables(ctx, tx, schema, lo, hi, parted[:]...)
+}
+
+func attachWide(ctx context.Context, tx pgx.Tx, schema string, lo, hi int64) error {
+	tag, err := tx.Exec(ctx, fill(`INSERT INTO {s}.wide VALUES ($1, $2) ON CONFLICT DO NOTHING`, schema), lo, hi)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	return attachTables(ctx, tx, schema, lo, hi, wideParted[:]...)
+}
+
+func attachTables(ctx context.Context, tx pgx.Tx, schema string, lo, hi int64, tables ...string) error {
 	sql := ""
-	for _, t := range parted {
+	for _, t := range tables {
 		name := partName(t, lo)
 		sql += fmt.Sprintf(`CREATE TABLE {s}.%s (LIKE {s}.%s INCLUDING ALL); ALTER TABLE {s}.%s ATTACH PARTITION {s}.%s FOR VALUES FROM ('%s') TO ('%s');`,
 			name, t, t, name, bound(lo), bound(hi))
@@ -155,12 +186,37 @@ func (db *DB) dropPart(ctx context.Context, p *part, out *dedupe.Expired) error 
 	if _, err := db.pool.Exec(ctx, db.q(`DELETE FROM {s}.blocks WHERE ref >= $1 AND ref < $2`), p.first(), p.end()); err != nil {
 		return err
 	}
+	_, err := db.sweep(ctx, partName("dead", db.wideOf(p.lo)), db.q(`DELETE FROM {s}.dead WHERE ref >= $1 AND ref < $2 AND ref = ANY(ARRAY(SELECT ref FROM {s}.dead
+		WHERE ref >= $1 AND ref < $2 ORDER BY ref LIMIT $3))`), once, p.first(), p.end(), few)
+	if err != nil {
+		return err
+	}
 	dropped, err := db.drop(ctx, p, `DELETE FROM {s}.partitions WHERE lo = $1`, parted[:]...)
 	if dropped {
 		db.mu.Lock()
 		delete(db.parts, p.lo)
 		db.mu.Unlock()
 		out.Buckets++
+	}
+	return err
+}
+
+// dropWide drops the wide partitions about which nothing is left: what their
+// terms name went before.
+func (db *DB) dropWide(ctx context.Context, now time.Time, out *dedupe.Expired) error {
+	var empty []part
+	err := db.each(ctx, db.pool, `SELECT lo, hi FROM {s}.wide w WHERE hi <= $1 AND NOT EXISTS (SELECT FROM {s}.partitions p WHERE p.lo >= w.lo AND p.lo < w.hi)`,
+		[]any{now.Add(-behind).UnixMilli()}, func(r pgx.Rows) error {
+			var p part
+			err := r.Scan(&p.lo, &p.hi)
+			empty = append(empty, p)
+			return err
+		})
+	for i := 0; i < len(empty) && err == nil; i++ {
+		var dropped bool
+		if dropped, err = db.drop(ctx, &empty[i], `DELETE FROM {s}.wide WHERE lo = $1`, wideParted[:]...); dropped {
+			out.Buckets++
+		}
 	}
 	return err
 }

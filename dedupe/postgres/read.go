@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,18 +36,10 @@ type stored struct {
 	once  bool
 }
 
-// eventFields are an event's columns, where lo and hi are parameters that bound
-// the refs of its request.
-func eventFields(lo, hi string) string {
-	return `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, ` + bodyGone(lo, hi) + `, e.once`
-}
+// eventColumns are those of an event e.
+const eventColumns = `e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, e.spent, e.once`
 
-func bodyGone(lo, hi string) string {
-	// Not as EXISTS: that may be answered by reading all bodies into a table.
-	return `e.spent OR (SELECT b.until FROM {s}.bodies b WHERE b.ref = e.request AND b.ref >= ` + lo + ` AND b.ref <= ` + hi + ` LIMIT 1) IS NULL`
-}
-
-// scanEvent reads a row of eventFields. A row that a filter left out has no
+// scanEvent reads a row of eventColumns. A row that a filter left out has no
 // record.
 func scanEvent(r pgx.Row) (s stored, left bool, err error) {
 	var (
@@ -73,15 +66,15 @@ func (db *DB) find(ctx context.Context, q querier, ref event.Ref) (stored, error
 	if err := db.usable(); err != nil {
 		return stored{}, err
 	}
-	s, _, err := scanEvent(db.row(ctx, q, `SELECT `+eventFields("$2", "$1")+` FROM {s}.events e WHERE e.ref = $1`, [16]byte(ref), before(ref)))
+	s, _, err := scanEvent(db.row(ctx, q, `SELECT e.ref, e.batch, e.repeats, e.conflicts, e.last_at, e.rec, e.spent OR (SELECT b.until FROM {s}.bodies b
+		WHERE b.ref = e.request AND b.ref >= $2 AND b.ref <= $1 LIMIT 1) IS NULL, e.once FROM {s}.events e WHERE e.ref = $1`, [16]byte(ref), before(ref)))
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s, db.absent(ctx, q, ref)
 	case err != nil:
 		return s, fmt.Errorf("read event %s: %w", ref, err)
 	}
-	one := []*dedupe.Record{&s.Record}
-	return s, db.deliveries(ctx, q, one)
+	return s, db.deliveries(ctx, q, []*dedupe.Record{&s.Record})
 }
 
 // absent says why an event is not there: its batch, if it is known, tells
@@ -103,6 +96,11 @@ func (db *DB) absent(ctx context.Context, q querier, ref event.Ref) error {
 	return fmt.Errorf("event %s: %w", ref, dedupe.ErrPruned)
 }
 
+var deliveriesSQL = `SELECT d.* FROM unnest($1::uuid[]) u(ref) CROSS JOIN LATERAL (SELECT ref, target, gen, -1::smallint, new_key, attempts, opened, updated, due,
+		last_status, last_error, CASE WHEN owner = 0 THEN 0 ELSE lease_until END FROM {s}.pending WHERE ref = u.ref OFFSET 0) d
+	UNION ALL SELECT d.* FROM unnest($1::uuid[]) u(ref) CROSS JOIN LATERAL (SELECT ref, target, gen, state, new_key, attempts, opened, updated, 0::bigint,
+		last_status, last_error, 0::bigint FROM {s}.closed WHERE ref = u.ref AND ` + within("ref", 2, 3) + ` OFFSET 0) d`
+
 // deliveries fills in the deliveries of records and their status.
 func (db *DB) deliveries(ctx context.Context, q querier, recs []*dedupe.Record) error {
 	refs, byRef := make([][16]byte, len(recs)), map[event.Ref]*dedupe.Record{}
@@ -111,10 +109,8 @@ func (db *DB) deliveries(ctx context.Context, q querier, recs []*dedupe.Record) 
 	}
 	now := db.clock.now().UnixMilli()
 	// One statement, so that a delivery that is just closed is seen once.
-	err := db.each(ctx, q, `SELECT ref, target, gen, -1::smallint, new_key, attempts, opened, updated, due, last_status, last_error, CASE WHEN owner = 0 THEN 0 ELSE lease_until END
-		FROM {s}.pending WHERE ref = ANY($1::uuid[]) UNION ALL
-		SELECT ref, target, gen, state, new_key, attempts, opened, updated, 0, last_status, last_error, 0 FROM {s}.closed WHERE ref = ANY($1::uuid[])`,
-		[]any{once, refs}, func(r pgx.Rows) error {
+	err := db.byParts(refs, func(refs, lo, hi [][16]byte) error {
+		return db.each(ctx, q, deliveriesSQL, []any{once, refs, lo, hi}, func(r pgx.Rows) error {
 			var (
 				ref                                   [16]byte
 				gen                                   int32
@@ -137,6 +133,7 @@ func (db *DB) deliveries(ctx context.Context, q querier, recs []*dedupe.Record) 
 			rec.Deliveries = append(rec.Deliveries, d)
 			return nil
 		})
+	})
 	for _, r := range recs {
 		slices.SortFunc(r.Deliveries, func(a, b event.Delivery) int { return strings.Compare(a.Target, b.Target) })
 		r.Status = event.StatusOf(r.Deliveries)
@@ -223,21 +220,25 @@ func (db *DB) Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, err
 
 // Lookup finds events by the provider's ID, newest first.
 func (db *DB) Lookup(ctx context.Context, sources []string, id string) ([]event.Ref, error) {
-	if err := db.usable(); err != nil {
-		return nil, err
-	}
 	framed, _ := dedupe.FrameID(id)
+	x := index{table: "wide", sql: byTerm, by: idHash(framed)}
 	var out []event.Ref
-	spans, err := db.spans(ctx, db.pool, time.Time{}, newest)
-	for i := 0; i < len(spans) && err == nil; i++ {
-		err = db.each(ctx, db.pool, `SELECT ref FROM {s}.events WHERE id = $1 AND id <> '' AND source = ANY($2::text[]) AND ref >= $3 AND ref < $4 ORDER BY ref DESC`,
-			[]any{once, []byte(framed), sources, spans[i].lo, spans[i].hi}, func(r pgx.Rows) error {
-				var ref [16]byte
-				err := r.Scan(&ref)
-				out = append(out, event.Ref(ref))
-				return err
+	err := db.search(ctx, func(q querier) error {
+		spans, err := db.spans(ctx, q, x.table, time.Time{}, newest)
+		for i := 0; i < len(spans) && err == nil; i++ {
+			var refs [][16]byte
+			if refs, _, err = db.candidates(ctx, q, &x, spans[i].lo, event.Ref(spans[i].hi), math.MaxInt32); err != nil {
+				break
+			}
+			err = db.events(ctx, q, refs, func(s *stored) {
+				if s.Event.ID == framed && slices.Contains(sources, s.Event.Source) {
+					out = append(out, s.Event.Ref)
+				}
 			})
-	}
+		}
+		return err
+	})
+	slices.SortFunc(out, func(a, b event.Ref) int { return b.Compare(a) })
 	return out, err
 }
 
@@ -252,6 +253,21 @@ func parseCursor(s string) (event.Ref, error) {
 	return ref, nil
 }
 
+// bySearch begins a transaction that searches. The server takes small tables, and
+// those it has no figures of yet, as a whole, row by row of what is asked for: today's
+// partition is one of these.
+var bySearch = pgx.TxOptions{BeginQuery: "begin read only; set local enable_seqscan = off; set local jit = off"}
+
+// search calls f with a transaction in which what is looked for is found by
+// indexes.
+func (db *DB) search(ctx context.Context, f func(q querier) error) error {
+	if err := db.usable(); err != nil {
+		return err
+	}
+	err := pgx.BeginTxFunc(ctx, db.pool, bySearch, func(tx pgx.Tx) error { return f(tx) })
+	return db.pool.heard(ctx, err)
+}
+
 // Events lists events, newest first.
 func (db *DB) Events(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
 	var page dedupe.Page[dedupe.Record]
@@ -259,7 +275,7 @@ func (db *DB) Events(ctx context.Context, f dedupe.Filter, cursor string, limit 
 	if err != nil {
 		return page, err
 	}
-	next, err := db.scan(ctx, db.pool, f, before, maxScan, func(s *stored) (bool, error) {
+	next, err := db.scan(ctx, f, before, maxScan, func(s *stored) (bool, error) {
 		if f.MatchRecord(&s.Record) {
 			page.Items = append(page.Items, s.Record)
 		}
@@ -284,7 +300,7 @@ func (db *DB) Deliveries(ctx context.Context, f dedupe.Filter, cursor string, li
 		before = before.Next(0)
 	}
 	at := ""
-	next, err := db.scan(ctx, db.pool, f, before, maxScan, func(s *stored) (bool, error) {
+	next, err := db.scan(ctx, f, before, maxScan, func(s *stored) (bool, error) {
 		for _, d := range s.Deliveries {
 			if within && s.Event.Ref == from && d.Target <= target || within && s.Event.Ref.Compare(from) > 0 || !f.MatchDelivery(&s.Record, &d) {
 				continue
@@ -361,20 +377,15 @@ func (db *DB) diskSize(ctx context.Context) (int64, error) {
 
 // countDead counts the dead letters of every target.
 func (db *DB) countDead(ctx context.Context, st *dedupe.Stats) error {
-	spans, err := db.spans(ctx, db.pool, time.Time{}, newest)
-	for i := 0; i < len(spans) && err == nil; i++ {
-		err = db.each(ctx, db.pool, `SELECT target, count(*) FROM {s}.closed WHERE state = 3 AND ref >= $1 AND ref < $2 GROUP BY target`,
-			[]any{once, spans[i].lo, spans[i].hi}, func(r pgx.Rows) error {
-				var name string
-				var n int64
-				err := r.Scan(&name, &n)
-				t := st.Targets[name]
-				t.Dead += n
-				st.Targets[name] = t
-				return err
-			})
-	}
-	return err
+	return db.each(ctx, db.pool, `SELECT target, count(*) FROM {s}.dead GROUP BY target`, nil, func(r pgx.Rows) error {
+		var name string
+		var n int64
+		err := r.Scan(&name, &n)
+		t := st.Targets[name]
+		t.Dead = n
+		st.Targets[name] = t
+		return err
+	})
 }
 
 func (db *DB) totals(ctx context.Context, st *dedupe.Stats) error {

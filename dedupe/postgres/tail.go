@@ -20,21 +20,21 @@ import (
 // events below it.
 func (db *DB) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
 	page := dedupe.Page[dedupe.Record]{Next: cursor}
-	if err := db.usable(); err != nil {
-		return page, err
-	}
-	ends, err := db.ends(ctx)
-	if err != nil {
-		return page, err
-	}
-	at, err := places(cursor, ends)
-	if err != nil {
-		return page, err
-	}
-	if cursor != dedupe.TailEnd {
-		err = db.follow(ctx, ends, at, clamp(limit), &page)
-	}
-	page.Next = joinCursor(at)
+	err := db.search(ctx, func(q querier) error {
+		ends, err := db.ends(ctx, q)
+		if err != nil {
+			return err
+		}
+		at, err := places(cursor, ends)
+		if err != nil {
+			return err
+		}
+		if cursor != dedupe.TailEnd {
+			err = db.follow(ctx, q, ends, at, clamp(limit), &page)
+		}
+		page.Next = joinCursor(at)
+		return err
+	})
 	return page, err
 }
 
@@ -96,9 +96,9 @@ func joinCursor(at map[uint64]event.Ref) string {
 // end is the first and last event of a writer.
 type end struct{ first, last event.Ref }
 
-func (db *DB) ends(ctx context.Context) (map[uint64]end, error) {
+func (db *DB) ends(ctx context.Context, q querier) (map[uint64]end, error) {
 	out := map[uint64]end{}
-	err := db.each(ctx, db.pool, `SELECT writer, first_ref, last_ref FROM {s}.gateways WHERE last_ref IS NOT NULL`, nil, func(r pgx.Rows) error {
+	err := db.each(ctx, q, `SELECT writer, first_ref, last_ref FROM {s}.gateways WHERE last_ref IS NOT NULL`, nil, func(r pgx.Rows) error {
 		var writer int64
 		var first, last [16]byte
 		err := r.Scan(&writer, &first, &last)
@@ -109,13 +109,13 @@ func (db *DB) ends(ctx context.Context) (map[uint64]end, error) {
 }
 
 // follow reads on from where each writer stands, and moves that on.
-func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]event.Ref, limit int, page *dedupe.Page[dedupe.Record]) error {
+func (db *DB) follow(ctx context.Context, q querier, ends map[uint64]end, at map[uint64]event.Ref, limit int, page *dedupe.Page[dedupe.Record]) error {
 	from := event.Ref(newest)
 	for w, e := range ends {
 		if at[w].Compare(e.last) >= 0 {
 			continue
 		}
-		pos, err := db.resume(ctx, w, e, at[w])
+		pos, err := db.resume(ctx, q, w, e, at[w])
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]eve
 	if from == event.Ref(newest) {
 		return nil
 	}
-	var recs []*dedupe.Record
+	var recs []*stored
 	var last event.Ref // that was looked at
 	seen := 0
 	scan := func(r pgx.Rows) error {
@@ -142,14 +142,20 @@ func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]eve
 		}
 		at[w] = last
 		s.After = joinCursor(at)
-		recs = append(recs, &s.Record)
+		recs = append(recs, &s)
 		return nil
 	}
-	spans, err := db.spans(ctx, db.pool, from.Time(), newest)
-	for i := len(spans) - 1; i >= 0 && err == nil && len(recs) < limit && seen < maxScan; i-- {
-		lo, hi := spans[i].lo, spans[i].hi
-		err = db.each(ctx, db.pool, `SELECT `+eventFields("$4", "$3")+` FROM {s}.events e WHERE e.ref >= $1 AND e.ref >= $5 AND e.ref < $3 ORDER BY e.ref LIMIT $2`,
-			[]any{once, [16]byte(from), maxScan - seen, hi, before(lo), lo}, scan)
+	spans, err := db.spans(ctx, q, "partitions", from.Time(), newest)
+	n := max(limit, defaultLimit)
+	for i := len(spans) - 1; i >= 0 && err == nil && len(recs) < limit && seen < maxScan; n *= 4 {
+		was, most := seen, min(n, maxScan-seen)
+		err = db.each(ctx, q, `SELECT `+eventColumns+` FROM {s}.events e WHERE e.ref >= $1 AND e.ref >= $4 AND e.ref < $3 ORDER BY e.ref LIMIT $2`,
+			[]any{once, [16]byte(from), most, spans[i].hi, spans[i].lo}, scan)
+		if seen-was < most {
+			i--
+		} else {
+			from = last // read again, and passed over as one that was seen
+		}
 	}
 	if err != nil {
 		return err
@@ -165,11 +171,11 @@ func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]eve
 			at[w] = to
 		}
 	}
-	if err := db.deliveries(ctx, db.pool, recs); err != nil {
+	if err := db.complete(ctx, q, recs); err != nil {
 		return err
 	}
-	for _, r := range recs {
-		page.Items = append(page.Items, *r)
+	for _, s := range recs {
+		page.Items = append(page.Items, s.Record)
 	}
 	return nil
 }
@@ -177,13 +183,13 @@ func (db *DB) follow(ctx context.Context, ends map[uint64]end, at map[uint64]eve
 // resume is from where on a writer's events that follow a place are to be
 // looked for: the batch that has the first of them, so that what others wrote
 // while this one was idle is not read again.
-func (db *DB) resume(ctx context.Context, writer uint64, e end, at event.Ref) (event.Ref, error) {
+func (db *DB) resume(ctx context.Context, q querier, writer uint64, e end, at event.Ref) (event.Ref, error) {
 	if at.IsZero() {
 		return event.NewRef(e.first.Milli(), 0, 0), nil // before what may be damaged
 	}
 	var within bool
 	var next *[16]byte
-	err := db.row(ctx, db.pool, `SELECT b.hi > $2, (SELECT n.lo FROM {s}.batches n WHERE n.writer = $1 AND n.lo > $2 ORDER BY n.lo LIMIT 1)
+	err := db.row(ctx, q, `SELECT b.hi > $2, (SELECT n.lo FROM {s}.batches n WHERE n.writer = $1 AND n.lo > $2 ORDER BY n.lo LIMIT 1)
 		FROM {s}.batches b WHERE b.writer = $1 AND b.lo <= $2 ORDER BY b.lo DESC LIMIT 1`, int64(writer), [16]byte(at)).Scan(&within, &next)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), err == nil && (within || next == nil): // batches may go before their events

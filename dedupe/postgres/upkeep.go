@@ -71,7 +71,7 @@ func (db *DB) selected(ctx context.Context, r *dedupe.Replay) (out []stored, nex
 	if limit <= 0 {
 		limit = 1000
 	}
-	at, err := db.scan(ctx, db.pool, r.Selection.Filter, before, limit, func(s *stored) (bool, error) {
+	at, err := db.scan(ctx, r.Selection.Filter, before, limit, func(s *stored) (bool, error) {
 		if r.Selection.Filter.MatchRecord(&s.Record) {
 			out = append(out, *s)
 		}
@@ -237,10 +237,16 @@ func (w *work) reopen(h *held, s *stored, r *dedupe.Replay, targets []string) (o
 	}
 	if len(gone.refs) > 0 {
 		w.queue(`DELETE FROM {s}.closed WHERE ref = $1 AND target = ANY($2::text[])`, gone.refs[0], gone.targets)
-		w.queue(`DELETE FROM {s}.blocks WHERE ref = $1 AND target = ANY($2::text[])`, gone.refs[0], gone.targets)
+		w.undead(gone.refs[0], gone.targets)
 		rows.write(w)
 	}
 	return opened, open
+}
+
+// undead takes deliveries of an event off the dead letters.
+func (w *work) undead(ref [16]byte, targets []string) {
+	w.queue(`DELETE FROM {s}.dead WHERE ref = $1 AND target = ANY($2::text[])`, ref, targets)
+	w.queue(`DELETE FROM {s}.blocks WHERE ref = $1 AND target = ANY($2::text[])`, ref, targets)
 }
 
 // Cancel closes an event's open deliveries.
@@ -282,7 +288,7 @@ func (db *DB) Drop(ctx context.Context, ref event.Ref, target string, by dedupe.
 		}
 		if len(targets) > 0 {
 			w.queue(`UPDATE {s}.closed SET state = $3, updated = $4 WHERE ref = $1 AND target = ANY($2::text[])`, [16]byte(ref), targets, int16(event.Cancelled), w.head.now)
-			w.queue(`DELETE FROM {s}.blocks WHERE ref = $1 AND target = ANY($2::text[])`, [16]byte(ref), targets)
+			w.undead(ref, targets)
 			w.spend([][16]byte{ref})
 		}
 		return len(targets)
