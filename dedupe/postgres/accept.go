@@ -62,7 +62,12 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 		err = db.write(limited, b)
 	}
 	switch {
-	case err == nil, errors.Is(err, dedupe.ErrOverloaded):
+	case err == nil:
+		for _, r := range b.Results {
+			db.grants.forget(r.Lease)
+		}
+		return nil
+	case errors.Is(err, dedupe.ErrOverloaded):
 		return err
 	case errors.Is(err, dedupe.ErrAway):
 		var maybe *unsureError

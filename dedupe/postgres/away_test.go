@@ -508,3 +508,73 @@ func TestDatabaseWentBack(t *testing.T) {
 		t.Errorf("accept on a database that went back: %v", err)
 	}
 }
+
+// TestUnheardLeases cuts the connection at the answer to a lease: what was
+// granted is given back when contact is, and what was leased before stands. The
+// control is a gateway without its rounds, in whose name it stands.
+func TestUnheardLeases(t *testing.T) {
+	p, cfg := between(t, fresh(t, server(t), options()))
+	db, err := postgres.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	other := cfg
+	other.Name, other.URL = "two", server(t)
+	second := start(t, other)
+	ctx := t.Context()
+	var reqs []*dedupe.Request
+	for i := range 20 {
+		reqs = append(reqs, request(fmt.Sprint("evt_", i)))
+	}
+	if err := db.Commit(ctx, &dedupe.Batch{Requests: reqs}); err != nil {
+		t.Fatal(err)
+	}
+	take := func(l interface {
+		Lease(context.Context, string, int, time.Duration) ([]dedupe.Lease, time.Time, error)
+	}, n int) []dedupe.Lease {
+		t.Helper()
+		ls, _, err := l.Lease(ctx, "billing", n, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ls
+	}
+	known := take(db, 5)
+	others := take(second, 3)
+	ended := take(db, 2)
+	if err := db.Commit(ctx, &dedupe.Batch{Results: []*dedupe.Result{delivered(ended[0])}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Release(ctx, ended[1]); err != nil {
+		t.Fatal(err)
+	}
+	p.set(func() { p.next, p.text, p.after = unheard, []byte("SKIP LOCKED"), true })
+	if ls, _, err := db.Lease(ctx, "billing", 100, time.Hour); !errors.Is(err, dedupe.ErrAway) {
+		t.Fatalf("a lease whose answer is lost: %d, %v; want ErrAway", len(ls), err)
+	}
+	p.set(func() { p.down, p.after = false, false })
+	if ls := take(second, 100); len(ls) != 0 {
+		t.Fatalf("the other gateway got %d leases: none was granted unheard, and the test shows nothing", len(ls))
+	}
+	runCtx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- db.Run(runCtx) }()
+	var back []dedupe.Lease
+	until(t, "the leases that were granted unheard", func() bool {
+		back = append(back, take(second, 100)...)
+		return len(back) >= 11
+	})
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(back) != 11 {
+		t.Errorf("%d leases came back, want the 11 that were not known", len(back))
+	}
+	for _, l := range append(known, others...) {
+		if ok, err := db.Extend(ctx, l, time.Hour); !ok || err != nil {
+			t.Errorf("lease of %s does not stand any more: %v, %v", l.Delivery.Event, ok, err)
+		}
+	}
+}

@@ -43,6 +43,20 @@ func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration
 	// meanwhile and gives it back: else it would stand until its time is over.
 	ctx, cancel := db.patient(context.WithoutCancel(ctx))
 	defer cancel()
+	db.grants.asking.RLock()
+	defer db.grants.asking.RUnlock()
+	leases, next, err = db.askLeases(ctx, target, n, ttl)
+	var maybe *unsureError
+	switch {
+	case err == nil:
+		db.grants.know(leases)
+	case n > 0 && errors.As(doubt(err, 0), &maybe):
+		db.grants.lost(db.cfg.patience())
+	}
+	return leases, next, err
+}
+
+func (db *DB) askLeases(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
 	now := db.clock.param()
 	b := &pgx.Batch{}
 	if n > 0 {
@@ -66,7 +80,10 @@ func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration
 	if len(leases) == n && n > 0 && next.After(db.clock.now()) {
 		next = db.clock.now() // of the lanes there may be more
 	}
-	return leases, next, res.Close()
+	if err := res.Close(); err != nil {
+		return nil, time.Time{}, fmt.Errorf("lease: %w", err)
+	}
+	return leases, next, nil
 }
 
 func scanLeases(res pgx.BatchResults, target string) (out []dedupe.Lease, err error) {
@@ -125,6 +142,7 @@ func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
 		return fmt.Errorf("release leases: %w", err)
 	}
 	for _, l := range leases {
+		db.grants.forget(l)
 		db.wakes.signal(l.Delivery.Target)
 	}
 	return nil
@@ -170,6 +188,9 @@ func (db *DB) Extend(ctx context.Context, l dedupe.Lease, ttl time.Duration) (bo
 		db.clock.param(), ttl.Milliseconds(), [16]byte(l.Delivery.Event), l.Delivery.Target, int32(l.Delivery.Generation), int64(l.Token))
 	if err != nil {
 		return false, fmt.Errorf("extend a lease: %w", err)
+	}
+	if tag.RowsAffected() == 1 {
+		db.grants.prolong(l, db.clock.now().Add(ttl))
 	}
 	return tag.RowsAffected() == 1, nil
 }

@@ -144,6 +144,8 @@ type DB struct {
 	disk    int64                         // bytes of the database, at diskAt
 	diskAt  time.Time
 	owed    []dedupe.Lease // to be given back when the database is back
+
+	grants grants
 }
 
 var (
@@ -410,6 +412,11 @@ func (db *DB) round(ctx context.Context, slow bool) error {
 	defer cancel()
 	if err := db.pay(ctx); err != nil {
 		return err
+	}
+	if db.grants.doubtful(slow) {
+		if err := db.takeUnheard(ctx); err != nil {
+			return err
+		}
 	}
 	if slow {
 		if err := db.ahead(ctx, db.clock.now(), lead); err != nil {

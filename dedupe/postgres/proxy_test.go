@@ -29,6 +29,7 @@ type proxy struct {
 
 	mu    sync.Mutex
 	next  fate
+	text  []byte // what a statement says that is cut
 	down  bool
 	after bool // it goes down with the commit that it cuts
 	conns map[net.Conn]bool
@@ -52,7 +53,7 @@ func between(t *testing.T, cfg postgres.Config) (*proxy, postgres.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{ln: ln, to: filepath.Join(host, ".s.PGSQL.5432"), conns: map[net.Conn]bool{}}
+	p := &proxy{ln: ln, text: commitText, to: filepath.Join(host, ".s.PGSQL.5432"), conns: map[net.Conn]bool{}}
 	p.wg.Go(p.serve)
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -123,7 +124,7 @@ func (l *line) up() {
 			return
 		}
 		seen := append(tail, buf[:n]...)
-		if bytes.Contains(seen, commitText) {
+		if text := l.p.cuts(); bytes.Contains(seen, text) {
 			switch l.p.take() {
 			case unspoken:
 				l.p.fell()
@@ -134,11 +135,17 @@ func (l *line) up() {
 				l.mu.Unlock()
 			}
 		}
-		tail = append([]byte(nil), seen[max(0, len(seen)-len(commitText)+1):]...)
+		tail = append([]byte(nil), seen[max(0, len(seen)-len(l.p.cuts())+1):]...)
 		if _, err := l.server.Write(buf[:n]); err != nil {
 			return
 		}
 	}
+}
+
+func (p *proxy) cuts() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text
 }
 
 // take is what happens to the commit that just came by.
