@@ -74,12 +74,43 @@ func (db *DB) sweep(ctx context.Context, table, sql string, args ...any) (sum in
 	return sum, db.vacuum(ctx, table, sum)
 }
 
+// seenFor is how long a vacuum waits for transactions that may see what was
+// deleted: its rows would stay.
+const seenFor = 5 * time.Second
+
 func (db *DB) vacuum(ctx context.Context, table string, deleted int64) error {
 	if deleted < swept {
 		return nil
 	}
+	if err := db.unseen(ctx); err != nil {
+		return err
+	}
 	_, err := db.pool.Exec(ctx, fill(`VACUUM {s}.`+table, db.cfg.Schema), pgx.QueryExecModeExec)
 	return err
+}
+
+// unseen waits until no transaction goes on that may see what was deleted before, as far as
+// this role may know.
+func (db *DB) unseen(ctx context.Context) error {
+	var now string
+	if err := db.pool.QueryRow(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::xid::text`).Scan(&now); err != nil {
+		return err
+	}
+	for end := time.Now().Add(seenFor); time.Now().Before(end); {
+		var seen bool
+		err := db.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+			AND backend_xmin IS NOT NULL AND age(backend_xmin) > age($1::text::xid))`, now).Scan(&seen)
+		if err != nil || !seen {
+			return err
+		}
+		t := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // expireClaims takes claims by their ends. What is open is asked for claim by

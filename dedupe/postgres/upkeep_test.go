@@ -248,3 +248,54 @@ func TestDropBesideReader(t *testing.T) {
 		t.Error("a partition that nothing reads any more is still there")
 	}
 }
+
+// TestSpaceBesideReader holds that the space of what was deleted comes back also
+// beside a transaction that sees it and ends a moment later.
+func TestSpaceBesideReader(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC))
+	o := options()
+	o.Now = clock.Now
+	cfg := fresh(t, server(t), o)
+	db := start(t, cfg)
+	body := make([]byte, 2<<20)
+	for i := range body {
+		body[i] = byte(i * i >> 7)
+	}
+	for i := range 10 {
+		claim := keyStep(fmt.Sprint(i))
+		if err := db.Commit(t.Context(), &dedupe.Batch{Keys: []*dedupe.KeyStep{claim}}); err != nil {
+			t.Fatal(err)
+		}
+		answer := &dedupe.KeyStep{Kind: dedupe.StepAnswer, Key: claim.Key, Token: claim.Record.Token, ForwardedAt: clock.Now(),
+			Answer: &dedupe.KeyAnswer{Status: 200, Length: int64(len(body)), Hash: event.HashOf(body), Body: body}}
+		if err := db.Commit(t.Context(), &dedupe.Batch{Keys: []*dedupe.KeyStep{answer}}); err != nil || answer.Err != nil {
+			t.Fatal(err, answer.Err)
+		}
+	}
+	size := func() (n int64) {
+		ask(t, cfg, "SELECT pg_total_relation_size('"+cfg.Schema+".sync_chunks')", &n)
+		return n
+	}
+	full := size()
+	clock.Advance(48 * time.Hour)
+	conn, err := pgx.Connect(t.Context(), cfg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	tx, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM "+cfg.Schema+".sync_keys").Scan(&n); err != nil || n != 10 {
+		t.Fatalf("%d keys, %v", n, err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { _ = tx.Rollback(context.Background()) })
+	if x, err := db.Expire(t.Context()); err != nil || x.Keys != 10 {
+		t.Fatalf("%d keys ended, %v", x.Keys, err)
+	}
+	if left := size(); full < 20<<20 || left > full/10 {
+		t.Errorf("%d of %d bytes are still taken", left, full)
+	}
+}
