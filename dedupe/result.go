@@ -16,6 +16,9 @@ func (r *Result) Settle(d event.Delivery, now time.Time) event.Delivery {
 	}
 	if r.State.Open() {
 		d.State, d.DueAt = event.Pending, now.Add(max(r.Delay, 0))
+		if d.Attempts == 0 && d.DueAt.UnixMilli() == d.OpenedAt.UnixMilli() {
+			d.DueAt = d.DueAt.Add(time.Millisecond)
+		}
 	} else {
 		d.State, d.DueAt = r.State, time.Time{}
 	}

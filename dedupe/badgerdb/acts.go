@@ -444,7 +444,7 @@ func (x *expiry) planActs() error {
 			break
 		}
 		x.drops = append(x.drops, bucketPrefix(kindActs, 0, t))
-		x.out.Buckets++
+		x.gone.Buckets++
 		last = t
 	}
 	x.next.first[k] = max(x.next.first[k], cut)

@@ -44,6 +44,29 @@ func (db *DB) BodySizes() map[string]int64 {
 	return out
 }
 
+// limited names the bodies that share a limit: those of a source, or of a class.
+type limited struct {
+	own   string
+	class uint8
+}
+
+// limitOf is what limits the bodies of a class.
+func (db *DB) limitOf(c *class) limited {
+	if c.own != "" && db.limits[c.own] > 0 {
+		return limited{own: c.own}
+	}
+	return limited{class: c.n}
+}
+
+// noteSizes takes from a run what of each limit was open. That and half as much
+// comes on top of the limit until the next cut: or every run would copy the same
+// bodies, which can't go, from one bucket into the next. mu is held.
+func (db *DB) noteSizes(s *sweep) {
+	for l := range s.cut {
+		db.openBodies[l] = s.carried[l]
+	}
+}
+
 // bodyBucket is one of those that share a limit.
 type bodyBucket struct {
 	class uint8
@@ -64,6 +87,7 @@ func (db *DB) sizeCut(txn *badger.Txn, c class) uint32 {
 	if room <= 0 {
 		return 0
 	}
+	room += db.openBodies[db.limitOf(&c)] * 3 / 2
 	var all []bodyBucket
 	now := db.clock.now().UnixMilli()
 	for _, f := range family {

@@ -127,21 +127,23 @@ type DB struct {
 	mute bool
 
 	// mu is held by whoever writes: a commit, a drop, upkeep.
-	mu      sync.Mutex
-	head    head // newest batch
-	lastRef event.Ref
-	events  uint64
-	nextAct uint64            // index of the writer's next act
-	pack    dedupe.ActPack    // of the transaction being put together
-	sealed  map[uint64]uint64 // by writer: acts before it may be dropped
-	bodies  map[partKey]int64 // bytes per bucket, when they are limited
-	limits  map[string]int64  // of bodies, by source
-	claims  []uint32          // live claim buckets, ascending
-	failed  error             // after it nothing is written any more
-	posed   bool              // failed as a test told it to: the files are sound
-	closed  bool
-	idle    bool        // closing leaves no batch
-	ended   atomic.Bool // closed, for those who don't hold mu
+	mu         sync.Mutex
+	head       head // newest batch
+	lastRef    event.Ref
+	events     uint64
+	nextAct    uint64            // index of the writer's next act
+	pack       dedupe.ActPack    // of the transaction being put together
+	sealed     map[uint64]uint64 // by writer: acts before it may be dropped
+	bodies     map[partKey]int64 // bytes per bucket, when they are limited
+	limits     map[string]int64  // of bodies, by source
+	turn       time.Duration     // how long a round of retention copies
+	openBodies map[limited]int64 // what was open of them when they were last cut
+	claims     []uint32          // live claim buckets, ascending
+	failed     error             // after it nothing is written any more
+	posed      bool              // failed as a test told it to: the files are sound
+	closed     bool
+	idle       bool        // closing leaves no batch
+	ended      atomic.Bool // closed, for those who don't hold mu
 	// openKeys are the keys of synchronous routes without a conclusion.
 	openKeys map[dedupe.Key]struct{}
 

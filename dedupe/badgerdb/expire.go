@@ -2,10 +2,7 @@ package badgerdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -14,26 +11,36 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// maxDrops is how many buckets go in one round, so that intake never waits
-// long for one.
-const maxDrops = 2
+const (
+	// maxDrops is how many buckets go in one round, so that intake never waits
+	// long for one.
+	maxDrops = 2
+	// maxHold is how long a round copies before intake has its turn.
+	maxHold = 100 * time.Millisecond
+)
 
 // Expire drops the buckets whose retention has passed and the claims whose
 // window has, whole, after carrying out of them what is still open. It does so
 // in rounds, each under the writer's lock: intake waits for one round, normally
-// well under a second, and goes on between two.
+// well under a second, and has as long between two as the last one took.
 func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
-	out := dedupe.Expired{}
+	s := newSweep()
+	out := &s.out
 	select {
 	case <-db.rebuilt:
 	default:
 		out.Held = true // what is open is not known yet
-		return out, nil
+		return *out, nil
 	}
 	before := db.disk.measure()
 	more, err := true, error(nil)
 	for more && err == nil {
-		if more, err = db.expireRound(ctx, &out); err == nil {
+		var took time.Duration
+		more, took, err = db.expireRound(ctx, s)
+		switch {
+		case err == nil && more:
+			err = sleep(ctx, took)
+		case err == nil:
 			err = ctx.Err()
 		}
 	}
@@ -48,39 +55,63 @@ func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
 		result = "error"
 	}
 	db.metrics.expire.WithLabelValues(result).Inc()
-	return out, err
+	return *out, err
 }
 
-// expireRound does one round and reports whether another is due.
-func (db *DB) expireRound(ctx context.Context, out *dedupe.Expired) (more bool, err error) {
+// sweep is what the rounds of one Expire share.
+type sweep struct {
+	out     dedupe.Expired
+	seek    []byte                // in the bucket of claims whose open ones are being carried
+	claims  map[uint32]bool       // buckets of which all were
+	copied  map[event.Ref]partKey // the buckets that have bodies of open events by now
+	cut     map[limited]bool      // what went by its size
+	carried map[limited]int64     // bytes of bodies
+}
+
+func newSweep() *sweep {
+	return &sweep{claims: map[uint32]bool{}, copied: map[event.Ref]partKey{}, cut: map[limited]bool{}, carried: map[limited]int64{}}
+}
+
+// expireRound does one round and reports whether another is due, and how long
+// this one held the lock.
+func (db *DB) expireRound(ctx context.Context, s *sweep) (more bool, took time.Duration, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	began := time.Now()
+	defer func() { took = time.Since(began) }()
 	if err := db.writable(); err != nil {
-		return false, err
+		return false, 0, err
 	}
 	now := db.clock.now()
 	if now.Before(db.holdUntil) {
-		out.Held = true
-		return false, nil
+		s.out.Held = true
+		return false, 0, nil
 	}
-	x := &expiry{db: db, ctx: ctx, now: now.UnixMilli(), next: db.cuts.Load().clone(), out: out, dead: map[string]int64{},
-		freed: map[deadLetter]event.Order{}, kept: map[deadLetter]bool{}}
+	x := &expiry{db: db, ctx: ctx, sweep: s, until: began.Add(db.turn), now: now.UnixMilli(), next: db.cuts.Load().clone(),
+		dead: map[string]int64{}, freed: map[deadLetter]event.Order{}, kept: map[deadLetter]bool{}}
 	err = x.run()
-	return x.more, err
+	if err == nil && !x.more {
+		db.noteSizes(s)
+	}
+	return x.more, 0, err
 }
 
-// expiry is one run. db.mu is held throughout.
+// expiry is one round. db.mu is held throughout.
 type expiry struct {
-	db    *DB
-	ctx   context.Context
-	now   int64
-	next  *cuts // the boundaries after it
-	drops [][]byte
-	more  bool // another round is due
-	out   *dedupe.Expired
-	dead  map[string]int64           // dead letters that go, less those carried
-	freed map[deadLetter]event.Order // those that others wait for
-	kept  map[deadLetter]bool        // the ones that are carried
+	*sweep
+	db        *DB
+	ctx       context.Context
+	until     time.Time // when it should let others have the lock
+	now       int64
+	next      *cuts // the boundaries after it
+	drops     [][]byte
+	more      bool                       // another round is due
+	gone      dedupe.Expired             // what the drop takes
+	open      []foundKey                 // keys that are moved before it
+	keysBelow uint32                     // buckets of keys below it go
+	dead      map[string]int64           // dead letters that go, less those carried
+	freed     map[deadLetter]event.Order // those that others wait for
+	kept      map[deadLetter]bool        // the ones that are carried
 
 	txn  *badger.Txn
 	size int64
@@ -92,6 +123,9 @@ type deadLetter struct {
 	ref    event.Ref
 }
 
+// run makes a round: one that copies what does not change, as much as there is
+// time for, or when nothing of it is left, one that carries the rest and drops.
+// Copies are read only after the drop, so that rounds may lie between the two.
 func (x *expiry) run() error {
 	x.txn = x.db.kv.NewTransaction(true)
 	defer func() { x.txn.Discard() }()
@@ -101,21 +135,45 @@ func (x *expiry) run() error {
 	if len(x.drops) == 0 {
 		return nil
 	}
-	if err := x.carryOpen(); err != nil {
+	refs, err := x.openRefs()
+	if err != nil {
+		return fmt.Errorf("find open events: %w", err)
+	}
+	copied, err := x.copy(refs)
+	if err != nil {
+		return fmt.Errorf("copy what is open: %w", err)
+	}
+	if copied {
+		x.more = true
+		return x.commit()
+	}
+	if err := x.carryOpen(refs); err != nil {
 		return fmt.Errorf("carry open events: %w", err)
 	}
 	if err := x.set(cutsKey, x.next.seal()); err != nil {
 		return err
 	}
 	dedupe.Failpoint("expire.cut")
-	if err := x.db.commitTxn(x.txn); err != nil {
-		return x.db.fail(err)
+	if err := x.commit(); err != nil {
+		return err
 	}
 	dedupe.Failpoint("expire.cut.done")
 	x.db.cuts.Store(x.next)
+	x.out.Buckets += x.gone.Buckets
+	x.out.Keys += x.gone.Keys
 	x.forget()
 	return x.db.drop(x.drops)
 }
+
+func (x *expiry) commit() error {
+	if err := x.db.commitTxn(x.txn); err != nil {
+		return x.db.fail(err)
+	}
+	return nil
+}
+
+// late reports whether the round has had its time.
+func (x *expiry) late() bool { return !time.Now().Before(x.until) }
 
 // plan finds what is droppable and sets the new boundaries.
 func (x *expiry) plan() error {
@@ -127,7 +185,10 @@ func (x *expiry) plan() error {
 		for _, kind := range []byte{kindBody, kindEvent, kindAttempt} {
 			cut := uint32(max(0, (x.now-c.retention(kind).Milliseconds())/c.length(kind)))
 			if kind == kindBody {
-				cut = max(cut, db.sizeCut(x.txn, c))
+				if size := db.sizeCut(x.txn, c); size > cut && size > x.next.of(kind, c.n) {
+					x.cut[db.limitOf(&c)] = true
+					cut = size
+				}
 			}
 			whole, err := x.planKind(kind, c, cut)
 			if err != nil {
@@ -168,7 +229,7 @@ func (x *expiry) planKind(kind byte, c class, cut uint32) (whole bool, err error
 	}
 	for _, t := range ts {
 		x.drops = append(x.drops, bucketPrefix(kind, c.n, t))
-		x.out.Buckets++
+		x.gone.Buckets++
 		if err := x.countDead(kind, c, t); err != nil {
 			return false, err
 		}
@@ -190,67 +251,25 @@ func (x *expiry) countDead(kind byte, c class, t uint32) error {
 	})
 }
 
-// planClaims carries the claims of open events out of buckets that ended.
+// planClaims drops the buckets of claims whose windows have ended.
 func (x *expiry) planClaims() error {
 	db := x.db
 	cut := uint32(x.now / db.cfg.ClaimBucket.Milliseconds())
 	if cut <= x.next.claims {
 		return nil
 	}
-	low, whole := db.sched.Low()
 	for _, p := range db.claims {
 		if p >= cut {
 			break
 		}
-		if !whole || !low.IsZero() {
-			if err := x.carryClaims(p, low, whole); err != nil {
-				return err
-			}
+		if len(x.drops) >= maxDrops {
+			cut, x.more = p, true
+			break
 		}
 		x.drops = append(x.drops, claimPrefix(p))
-		x.out.Buckets++
+		x.gone.Buckets++
 	}
 	x.next.claims = cut
-	return nil
-}
-
-func (x *expiry) carryClaims(p uint32, low event.Ref, whole bool) error {
-	opt := badger.DefaultIteratorOptions
-	opt.Prefix = claimPrefix(p)
-	read := x.db.kv.NewTransaction(false)
-	defer read.Discard()
-	it := read.NewIterator(opt)
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		key := it.Item().KeyCopy(nil)
-		val, err := it.Item().ValueCopy(nil)
-		if err != nil {
-			return engineErr(key, err)
-		}
-		c, err := decodeClaim(key, val)
-		if err != nil {
-			return err
-		}
-		if whole && c.Ref.Compare(low) < 0 {
-			continue
-		}
-		held, err := x.db.heldOpen(read, c)
-		if err != nil {
-			return err
-		}
-		if !held {
-			continue
-		}
-		// Into the next bucket, where the next run looks again. The expiry stays:
-		// the claim ends with the open delivery that keeps it.
-		to := uint32(x.now/x.db.cfg.ClaimBucket.Milliseconds()) + 1
-		key = claimKey(to, c.Key)
-		if err := x.set(key, sealClaim(key, &c)); err != nil {
-			return err
-		}
-		x.db.noteClaimBucket(to)
-		x.out.Claims++
-	}
 	return nil
 }
 
@@ -278,7 +297,7 @@ func (x *expiry) planHeads(keep time.Duration) error {
 			break
 		}
 		x.drops = append(x.drops, headPrefix(b.t))
-		x.out.Buckets++
+		x.gone.Buckets++
 	}
 	return nil
 }
@@ -289,206 +308,6 @@ func (db *DB) emptyBatch() error {
 	c.size = 1
 	if err := c.commit(); err != nil {
 		return db.fail(err)
-	}
-	return nil
-}
-
-// carryOpen copies open events, and open events' bodies, out of the buckets
-// that are about to go, and forgets what was carried before and is closed.
-func (x *expiry) carryOpen() error {
-	db := x.db
-	seen := map[event.Ref]bool{}
-	whole := db.sched.Open(func(e dedupe.Entry) {
-		if e.Ref.Compare(x.lastAffected(db.class(e.Class))) < 0 {
-			seen[e.Ref] = true
-		}
-	})
-	if !whole {
-		clear(seen)
-		err := db.scanOpen(x.ctx, db.head.low, x.lastAffected, func(o openDelivery) error {
-			seen[o.entry.Ref] = true
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, ref := range slices.SortedFunc(maps.Keys(seen), event.Ref.Compare) {
-		if err := x.carry(ref); err != nil {
-			return err
-		}
-	}
-	return x.dropPointers(seen)
-}
-
-// lastAffected is above every ref of a class that may stand in a bucket to be
-// dropped: zero when nothing of the class goes.
-func (x *expiry) lastAffected(c class) event.Ref {
-	var ms int64
-	was := x.db.cuts.Load()
-	for _, kind := range []byte{kindEvent, kindBody} {
-		if cut := x.next.of(kind, c.n); cut > was.of(kind, c.n) {
-			ms = max(ms, int64(cut)*c.length(kind))
-		}
-	}
-	return event.NewRef(uint64(ms), 0, 0)
-}
-
-// carry moves one open event's records into today's buckets, where its
-// present ones go.
-func (x *expiry) carry(ref event.Ref) error {
-	db := x.db
-	ev, p, err := db.find(x.txn, ref)
-	if err != nil {
-		return err
-	}
-	c := p.class
-	goes := p.t < x.next.of(kindEvent, c.n)
-	bodyGoes := p.bodyT < x.next.of(kindBody, c.n) && p.bodyT >= db.cuts.Load().of(kindBody, c.n) && ev.Body.Length > 0
-	if !goes && !bodyGoes {
-		return nil
-	}
-	to := carried{class: c.n}
-	if old, err := readCarried(x.txn, ref); err == nil {
-		to = old
-	} else if !errors.Is(err, dedupe.ErrNotFound) {
-		return err
-	}
-	if goes {
-		to.eventT = uint32(x.now / c.meta)
-		if err := x.carryEvent(&ev, p, to.eventT); err != nil {
-			return err
-		}
-	}
-	if bodyGoes {
-		to.bodyT = uint32(x.now / c.body)
-		if err := x.carryBody(&ev, p, to.bodyT); err != nil {
-			return err
-		}
-	}
-	x.out.Carried++
-	dedupe.Failpoint("expire.carry")
-	key := carriedKey(ref)
-	return x.set(key, sealCarried(key, to))
-}
-
-func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
-	n := p.class.n
-	if _, err := x.move(eventKey(n, p.t, p.sub, ev.Ref), eventKey(n, to, subCarried, ev.Ref)); err != nil {
-		return err
-	}
-	tallyFrom := eventKey(n, p.t, subTally, ev.Ref)
-	t, err := readTally(x.txn, tallyFrom)
-	if err != nil {
-		return err
-	}
-	if _, err := x.move(tallyFrom, eventKey(n, to, subTally, ev.Ref)); err != nil {
-		return err
-	}
-	if ev.ID != "" {
-		key := append(indexPrefix(n, to, ev.Source, ev.ID), ev.Ref[:]...)
-		if err := x.set(key, newEnc(0).seal(key, 0)); err != nil {
-			return err
-		}
-	}
-	for _, name := range append(append([]string(nil), ev.Targets...), t.extra...) {
-		if err := x.carryState(ev, p, to, name); err != nil {
-			return err
-		}
-		dead, err := x.move(deadKey(n, p.t, name, ev.Ref), deadKey(n, to, name, ev.Ref))
-		if err != nil {
-			return err
-		}
-		if dead {
-			x.dead[name]--
-			x.kept[deadLetter{name, ev.Ref}] = true
-		}
-	}
-	return nil
-}
-
-// carryState gives a carried delivery a record of its own, for its attempts
-// stay where they are.
-func (x *expiry) carryState(ev *event.Event, p place, to uint32, target string) error {
-	d, err := readState(x.txn, ev, p, target)
-	if err != nil {
-		return err
-	}
-	if d.State == event.Pending && d.Attempts == 0 && d.Generation == 0 && d.DueAt.Equal(d.OpenedAt) {
-		return nil // as every event implies it
-	}
-	key := stateKey(p.class.n, to, ev.Ref, target)
-	e := newEnc(48)
-	encodeState(e, &d)
-	return x.set(key, e.seal(key, 0))
-}
-
-// move writes what stands under one key under another, false when nothing
-// stands there.
-func (x *expiry) move(from, key []byte) (bool, error) {
-	val, err := get(x.txn, from)
-	if errors.Is(err, dedupe.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	payload, err := unseal(from, val)
-	if err != nil {
-		return false, err
-	}
-	e := newEnc(len(payload))
-	e.raw(payload)
-	return true, x.set(key, e.seal(key, 0))
-}
-
-// carryBody copies the chunks an event needs.
-func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
-	first := ev.Body.Offset / chunkSize
-	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
-	for i := first; i <= last; i++ {
-		from := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
-		val, err := get(x.txn, from)
-		if err != nil {
-			return err
-		}
-		payload, err := unseal(from, val)
-		if err != nil {
-			return err
-		}
-		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
-		val = sealBody(key, payload)
-		if err := x.set(key, val); err != nil {
-			return err
-		}
-		x.db.addBody(key, val)
-	}
-	return nil
-}
-
-// dropPointers forgets where carried events stood whose records go now.
-func (x *expiry) dropPointers(kept map[event.Ref]bool) error {
-	refs, err := carriedRefs(x.txn)
-	if err != nil {
-		return err
-	}
-	for _, ref := range refs {
-		c, err := readCarried(x.txn, ref)
-		if err != nil {
-			return err
-		}
-		alive := c.eventT != 0 && c.eventT >= x.next.of(kindEvent, c.class) ||
-			c.bodyT != 0 && c.bodyT >= x.next.of(kindBody, c.class)
-		if kept[ref] || alive {
-			continue
-		}
-		key := carriedKey(ref)
-		if err := x.room(int64(len(key)) + entrySize); err != nil {
-			return err
-		}
-		if err := x.txn.Delete(key); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -504,8 +323,8 @@ func (x *expiry) set(key, val []byte) error {
 // one is full. What is carried twice is carried once.
 func (x *expiry) room(n int64) error {
 	if x.size+n > x.db.maxBatch {
-		if err := x.db.commitTxn(x.txn); err != nil {
-			return x.db.fail(err)
+		if err := x.commit(); err != nil {
+			return err
 		}
 		dedupe.Failpoint("expire.room")
 		x.txn, x.size = x.db.kv.NewTransaction(true), 0

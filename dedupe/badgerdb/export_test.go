@@ -3,10 +3,9 @@ package badgerdb
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
-
-	"github.com/onceward/onceward/dedupe"
 )
 
 // FailNext makes the next commit fail with err before it is synced.
@@ -48,9 +47,20 @@ func (db *DB) KeepTime() error {
 	return db.keepTime(idle)
 }
 
-// ExpireRound is one round of Expire.
-func (db *DB) ExpireRound(ctx context.Context) (bool, error) {
-	return db.expireRound(ctx, &dedupe.Expired{})
+// Rounds is Expire, of which each call does one round.
+func (db *DB) Rounds() func(context.Context) (more bool, err error) {
+	s := newSweep()
+	return func(ctx context.Context) (bool, error) {
+		more, _, err := db.expireRound(ctx, s)
+		return more, err
+	}
+}
+
+// Hold sets how long a round copies.
+func (db *DB) Hold(d time.Duration) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.turn = d
 }
 
 // Measure is the disk the ledger takes, read anew.
@@ -75,4 +85,17 @@ func SetFormat(n uint64) func(*badger.Txn) error {
 		e.int(1)
 		return txn.Set(key, e.seal(key, 0))
 	}
+}
+
+// Rebuild is what Run does first.
+func (db *DB) Rebuild(ctx context.Context) error { return db.rebuild(ctx, db.startLow, db.startLast) }
+
+// BodyTotal is what all bodies take.
+func (db *DB) BodyTotal() (sum int64) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, n := range db.bodies {
+		sum += n
+	}
+	return sum
 }

@@ -2,7 +2,6 @@ package badgerdb
 
 import (
 	"errors"
-	"time"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -52,9 +51,6 @@ func (c *commit) result(r *dedupe.Result) error {
 		}
 	}
 	d = r.Settle(d, c.now)
-	if d.Attempts == 0 && d.State.Open() && d.DueAt.UnixMilli() == d.OpenedAt.UnixMilli() {
-		d.DueAt = d.DueAt.Add(time.Millisecond) // see folds
-	}
 	if !fold {
 		if err := c.state(*at, &d); err != nil {
 			return err

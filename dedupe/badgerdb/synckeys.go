@@ -512,11 +512,12 @@ func (db *DB) listOpenKeys(f dedupe.KeyFilter) (out []dedupe.SyncKey, err error)
 	return out, err
 }
 
-// planKeys moves open keys out of buckets that ended and notes the rest of
-// them for the drop.
+// planKeys drops the buckets of keys that ended, and notes the open keys in
+// them, which are moved before.
 func (x *expiry) planKeys() error {
 	db := x.db
 	cut := db.syncT(time.UnixMilli(x.now))
+	x.keysBelow = cut
 	for _, p := range *db.syncs.Load() {
 		if p >= cut {
 			break
@@ -525,7 +526,7 @@ func (x *expiry) planKeys() error {
 			return err
 		}
 		x.drops = append(x.drops, syncPrefix(p), spoolPrefix(p))
-		x.out.Buckets++
+		x.gone.Buckets++
 	}
 	for k := range db.openKeys {
 		at, found, err := db.readSyncKey(x.txn, k)
@@ -535,10 +536,8 @@ func (x *expiry) planKeys() error {
 		if err != nil || !found || at.p >= cut {
 			continue // a damaged one goes with its bucket; Check has named it
 		}
-		if err := x.moveKey(at, cut+1); err != nil {
-			return err
-		}
-		x.out.Keys--
+		x.open = append(x.open, at)
+		x.gone.Keys--
 	}
 	return nil
 }
@@ -550,7 +549,7 @@ func (x *expiry) countKeys(p uint32) error {
 	it := x.txn.NewIterator(opt)
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
-		x.out.Keys++
+		x.gone.Keys++
 	}
 	return nil
 }
@@ -584,8 +583,7 @@ func (x *expiry) moveKey(at foundKey, to uint32) error {
 
 // forgetKeys drops from memory the buckets that are gone.
 func (x *expiry) forgetKeys() {
-	cut := x.db.syncT(time.UnixMilli(x.now))
-	left := slices.DeleteFunc(slices.Clone(*x.db.syncs.Load()), func(p uint32) bool { return p < cut })
+	left := slices.DeleteFunc(slices.Clone(*x.db.syncs.Load()), func(p uint32) bool { return p < x.keysBelow })
 	x.db.syncs.Store(&left)
 }
 

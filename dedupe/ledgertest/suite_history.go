@@ -50,6 +50,7 @@ type history struct {
 	model *Memory
 	refs  []pair[event.Ref] // events, oldest first
 	held  []pair[dedupe.Lease]
+	known time.Time // the last time that both sides keep
 }
 
 // pair is the engine's and the model's of the same thing.
@@ -64,7 +65,7 @@ func newHistory(tb rapidTB, h Harness) *history {
 	f := &fix{TB: tb, h: h, clock: clock, opts: Options{Now: clock.Now, Retention: histRetention}}
 	f.l = h.Open(tb, f.opts)
 	f.ready()
-	return &history{fix: f, rt: tb.T, model: NewMemory(Config{Now: clock.Now, Retention: histRetention})}
+	return &history{fix: f, rt: tb.T, known: clock.Now(), model: NewMemory(Config{Now: clock.Now, Retention: histRetention})}
 }
 
 func (h *history) run() {
@@ -124,6 +125,7 @@ func (h *history) accept(t *rapid.T) {
 	}
 	h.must(h.l.Commit(h.Context(), got))
 	h.must(h.model.Commit(h.Context(), want))
+	h.known = h.clock.Now()
 	for i := range got.Requests {
 		equal(h.fix, "outcomes", len(got.Requests[i].Outcomes), len(want.Requests[i].Outcomes))
 		for j, w := range want.Requests[i].Outcomes {
@@ -338,14 +340,17 @@ func (h *history) advance(t *rapid.T) {
 }
 
 // reopen restarts both sides, the engine at times by a kill. The leases are
-// forgotten: they belonged to the process.
+// forgotten: they belonged to the process. After a day in which nothing was
+// written, a kill may leave an engine in doubt of its clock, which the model
+// never is: then both are closed.
 func (h *history) reopen(t *rapid.T) {
-	if h.h.Crash != nil && rapid.Bool().Draw(t, "kill") {
+	if kill := h.h.Crash != nil && rapid.Bool().Draw(t, "kill"); kill && h.clock.Now().Sub(h.known) < 23*time.Hour {
 		h.l = h.h.Crash(h.TB, h.l)
 		h.ready()
 	} else {
 		h.must(h.model.Close()) // both know then when they were last open
 		h.fix.reopen()
+		h.known = h.clock.Now()
 	}
 	h.model = h.model.Reopen()
 	h.held = nil

@@ -1,0 +1,198 @@
+package badgerdb_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/ledgertest"
+	"github.com/onceward/onceward/event"
+)
+
+// unattended is a ledger without its background work, which would do some of
+// the rounds.
+func unattended(t *testing.T, clock *ledgertest.Clock, keep time.Duration, bodySize int64) *running {
+	t.Helper()
+	cfg := small(t.TempDir(), clock.Now)
+	cfg.Retention = dedupe.Retention{Body: keep, Meta: keep, Audit: keep}
+	cfg.BodySize, cfg.ClaimBucket, cfg.HotBytes = bodySize, time.Hour, 1 // bodies are read from disk
+	db := &running{DB: start2(t, cfg), cfg: cfg, stop: func() {}}
+	if err := db.Rebuild(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// Between two rounds of one run intake and delivery go on, and what they write
+// of an event whose body was copied by then is not lost with its bucket.
+func TestRetentionTakesTurns(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 24*time.Hour, 0)
+	db.Hold(0) // a round copies one body
+	const n = 12
+	var refs []event.Ref
+	for i := range n {
+		r := request("s", fmt.Sprint("evt_", i), fmt.Sprint("body ", i), "t")
+		r.Items[0].Window = time.Hour
+		accept(t, db, r)
+		refs = append(refs, r.Outcomes[0].Ref)
+	}
+	clock.Advance(48 * time.Hour)
+	leases, _, err := db.Lease(t.Context(), "t", n, time.Hour)
+	if err != nil || len(leases) != n {
+		t.Fatalf("leased %d, %v", len(leases), err)
+	}
+	settle := func(l dedupe.Lease, state event.State) {
+		r := &dedupe.Result{Lease: l, State: state, Attempt: event.Attempt{
+			Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: clock.Now(), Outcome: event.Outcome5xx, State: state}}
+		if err := db.Commit(t.Context(), &dedupe.Batch{Results: []*dedupe.Result{r}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round, rounds := db.Rounds(), 0
+	for more := true; more; rounds++ {
+		if more, err = round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case rounds < n/2: // half are tried again later, a quarter ends
+			settle(leases[rounds], event.Pending)
+		case rounds < n*3/4:
+			settle(leases[rounds], event.Dead)
+		}
+		again := request("s", "evt_11", "body 11", "t")
+		if accept(t, db, again); again.Outcomes[0].Verdict != dedupe.Repeat {
+			t.Fatalf("round %d: %v, want what an open delivery claims to be recognised", rounds, again.Outcomes[0].Verdict)
+		}
+	}
+	if rounds <= n {
+		t.Errorf("%d bodies were copied in %d rounds", n, rounds)
+	}
+	for i, ref := range refs {
+		rec, err := db.Get(t.Context(), ref)
+		if err != nil && i >= n/2 && i < n*3/4 && errors.Is(err, dedupe.ErrPruned) {
+			continue // closed before its record was carried
+		}
+		if err != nil {
+			t.Errorf("event %d: %v", i, err)
+			continue
+		}
+		want := uint32(0)
+		if i < n*3/4 {
+			want = 1
+		}
+		if got := rec.Deliveries[0].Attempts; got != want {
+			t.Errorf("event %d: %d attempts, want %d", i, got, want)
+		}
+		if b, err := db.Body(t.Context(), ref); err != nil || string(b) != fmt.Sprint("body ", i) {
+			t.Errorf("event %d: body %q, %v", i, b, err)
+		}
+	}
+}
+
+// A run whose clock jumps between two of its rounds copies again what it had
+// copied to where it now drops.
+func TestRetentionOverAJump(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 24*time.Hour, 0)
+	db.Hold(0)
+	var refs []event.Ref
+	for i := range 4 {
+		r := request("s", fmt.Sprint("evt_", i), fmt.Sprint("body ", i), "t")
+		accept(t, db, r)
+		refs = append(refs, r.Outcomes[0].Ref)
+	}
+	clock.Advance(48 * time.Hour)
+	round := db.Rounds()
+	for i, more := 0, true; more; i++ {
+		var err error
+		if more, err = round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			clock.Advance(48 * time.Hour)
+		}
+	}
+	for i, ref := range refs {
+		if b, err := db.Body(t.Context(), ref); err != nil || string(b) != fmt.Sprint("body ", i) {
+			t.Errorf("event %d: body %q, %v", i, b, err)
+		}
+	}
+}
+
+// Bodies of open events that take more than the limit are copied once, not by
+// every run, and don't keep those of closed ones.
+func TestOpenBodiesOverTheirLimit(t *testing.T) {
+	const size, n = 64 << 10, 64
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 30*24*time.Hour, n*size/4)
+	rng := rand.NewChaCha8([32]byte{7})
+	send := func(id, target string) event.Ref {
+		body := make([]byte, size)
+		_, _ = rng.Read(body) // never fails
+		r := request("s", id, string(body), target)
+		accept(t, db, r)
+		return r.Outcomes[0].Ref
+	}
+	for i := range n {
+		send(fmt.Sprint("open_", i), "open")
+	}
+	carried := 0
+	for day := range 20 {
+		clock.Advance(30 * time.Hour)
+		x, err := db.Expire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		carried += x.Carried
+		for i := range n / 16 {
+			ref := send(fmt.Sprint("closed_", day, "_", i), "done")
+			if _, err := db.Cancel(t.Context(), ref, "done", dedupe.By{Actor: "test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// 20 days bring n*20/16 bodies: one cut for each n*3/4 of them, at most.
+	if carried < n || carried > 3*n {
+		t.Errorf("%d bodies were carried in 20 runs, of %d that are open", carried, n)
+	}
+	if got := db.BodyTotal(); got > 2*n*size {
+		t.Errorf("bodies take %d bytes, want what is open, %d, and not much more", got, n*size)
+	}
+}
+
+// An open key of a synchronous route is known between the rounds of a run that
+// takes several before it comes to the keys.
+func TestOpenKeyBetweenRounds(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 24*time.Hour, 0)
+	if v := step(t, db, claimStep(time.Hour)); v != dedupe.KeyClaimed {
+		t.Fatal(v)
+	}
+	for i := range 10 {
+		accept(t, db, request("s", fmt.Sprint("evt_", i), "{}"))
+		clock.Advance(time.Hour)
+	}
+	clock.Advance(40 * time.Hour)
+	round, rounds := db.Rounds(), 0
+	for more := true; more; rounds++ {
+		var err error
+		if more, err = round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if k, err := db.SyncKey(t.Context(), keyName); err != nil || !k.State.Open() {
+			t.Fatalf("after %d rounds: %+v, %v", rounds+1, k, err)
+		}
+	}
+	if rounds < 5 {
+		t.Fatalf("%d rounds", rounds)
+	}
+}
