@@ -442,6 +442,20 @@ func (s *Schedule) Dead(target string, n int64) {
 	q.mu.Unlock()
 }
 
+// DeadOf is how many deliveries of target are dead, of all targets with "".
+func (s *Schedule) DeadOf(target string) (n int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for name, q := range s.queues {
+		if target == "" || target == name {
+			q.mu.Lock()
+			n += q.dead
+			q.mu.Unlock()
+		}
+	}
+	return n
+}
+
 // State is Leased while the delivery is under a lease, else Pending.
 func (s *Schedule) State(target string, ref event.Ref) event.State {
 	q := s.queue(target)
@@ -487,7 +501,17 @@ func (s *Schedule) Stats() map[string]TargetStats {
 }
 
 func (q *queue) each(f func(Entry)) {
-	for _, waiting := range [...][]Entry{q.fresh[q.head:], q.retry, q.again} {
+	for _, e := range q.fresh[q.head:] {
+		if !q.gone(e) {
+			f(e)
+		}
+	}
+	q.eachBut(f)
+}
+
+// eachBut is each without the first attempts in order.
+func (q *queue) eachBut(f func(Entry)) {
+	for _, waiting := range [...][]Entry{q.retry, q.again} {
 		for _, e := range waiting {
 			if !q.gone(e) {
 				f(e)

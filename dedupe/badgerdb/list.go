@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"strings"
-	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -14,227 +12,92 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// maxCandidates bounds a list of refs taken from an index before a listing
-// falls back to scanning.
-const maxCandidates = 100_000
-
 // maxPage bounds a page whatever was asked for.
 const maxPage = 1000
 
-// clockSlack is how far ledger time and the wall clock may have been apart: a
-// listing from a moment on stops looking this much earlier.
-const clockSlack = 48 * time.Hour
-
-// newest yields refs in descending order from one place.
-type newest interface {
-	peek() (event.Ref, bool)
-	next()
-	close()
-}
-
-// refList is a newest over a sorted list.
-type refList []event.Ref
-
-func (l *refList) peek() (event.Ref, bool) {
-	if len(*l) == 0 {
-		return event.Ref{}, false
-	}
-	return (*l)[0], true
-}
-func (l *refList) next()  { *l = (*l)[1:] }
-func (l *refList) close() {}
-
-// classScan is a newest over the event records of a class, bucket by bucket, or
-// over the entries of an indexed field's value.
-type classScan struct {
-	txn     *badger.Txn
-	class   class
-	kind    []byte   // what of a bucket: subEvent, or a fieldPrefix
-	buckets []uint32 // left to do, newest last
-	below   event.Ref
-	it      *badger.Iterator
-}
-
-func (s *classScan) peek() (event.Ref, bool) {
-	for {
-		if s.it == nil {
-			if len(s.buckets) == 0 {
-				return event.Ref{}, false
-			}
-			s.open(s.buckets[len(s.buckets)-1])
-			s.buckets = s.buckets[:len(s.buckets)-1]
-		}
-		if s.it.Valid() {
-			var ref event.Ref
-			if key := s.it.Item().Key(); len(key) == bucketSize+len(s.kind)+len(ref) {
-				copy(ref[:], key[bucketSize+len(s.kind):])
-				return ref, true
-			}
-		}
-		s.close()
-	}
-}
-
-// open stands on the newest event of a bucket that is below s.below.
-func (s *classScan) open(t uint32) {
-	opt := badger.DefaultIteratorOptions
-	opt.Reverse, opt.PrefetchValues = true, false
-	opt.Prefix = append(bucketPrefix(kindEvent, s.class.n, t), s.kind...)
-	s.it = s.txn.NewIterator(opt)
-	seek := append([]byte(nil), opt.Prefix...)
-	if s.below.IsZero() || s.class.metaT(s.below) > t {
-		s.it.Seek(append(seek, 0xff))
-		return
-	}
-	at := append(seek, s.below[:]...)
-	s.it.Seek(at)
-	if s.it.Valid() && string(s.it.Item().Key()) == string(at) {
-		s.it.Next()
-	}
-}
-
-func (s *classScan) next() { s.it.Next() }
-
-func (s *classScan) close() {
-	if s.it != nil {
-		s.it.Close()
-		s.it = nil
-	}
-}
-
-// merged yields the refs of several places in one descending order.
-type merged []newest
-
-func (m merged) next() (event.Ref, bool) {
-	var best event.Ref
-	from := -1
-	for i, s := range m {
-		if ref, ok := s.peek(); ok && (from < 0 || ref.Compare(best) > 0) {
-			best, from = ref, i
-		}
-	}
-	if from < 0 {
-		return best, false
-	}
-	for _, s := range m { // the same ref may stand in two places while a bucket is carried
-		if ref, ok := s.peek(); ok && ref == best {
-			s.next()
-		}
-	}
-	return best, true
-}
-
-func (m merged) close() {
-	for _, s := range m {
-		s.close()
-	}
-}
-
-// walk yields the refs that a filter may select, newest first, below a
-// cursor: from an index where one fits, else all.
-func (db *DB) walk(txn *badger.Txn, f dedupe.Filter, below event.Ref) (merged, error) {
-	if refs, ok, err := db.candidates(txn, f); err != nil || ok {
-		return merged{descending(refs, below)}, err
-	}
-	carried, err := carriedRefs(txn)
-	if err != nil {
-		return nil, err
-	}
-	m := merged{descending(carried, below)} // they are few, and in no index of fields
-	kind := []byte{subEvent}
-	if f.Field != "" {
-		kind = fieldPrefix(f.Field, f.Value)
-	}
-	for _, c := range *db.classes.Load() {
-		m = append(m, &classScan{txn: txn, class: c, kind: kind, below: below,
-			buckets: db.liveBuckets(txn, kindEvent, c, db.clock.now().UnixMilli())})
-	}
-	return m, nil
-}
-
-func descending(refs []event.Ref, below event.Ref) *refList {
-	sort.Slice(refs, func(i, j int) bool { return refs[i].Compare(refs[j]) > 0 })
-	out := refList{}
-	for i, r := range refs {
-		if i > 0 && r == refs[i-1] || !below.IsZero() && r.Compare(below) >= 0 {
-			continue
-		}
-		out = append(out, r)
-	}
-	return &out
-}
-
-// candidates lists every ref that an indexed part of the filter allows.
-func (db *DB) candidates(txn *badger.Txn, f dedupe.Filter) ([]event.Ref, bool, error) {
-	if f.ID != "" && f.Source != "" {
-		return db.indexed(txn, f.Source, f.ID), true, nil
-	}
-	if f.Field != "" || f.State != event.Dead.String() && f.Status != event.StatusDead {
-		return nil, false, nil
-	}
-	var refs []event.Ref
-	for _, c := range *db.classes.Load() {
-		for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
-			err := eachDead(txn, c, t, f.Target, func(_ string, ref event.Ref, _ event.Order) bool {
-				refs = append(refs, ref)
-				return len(refs) <= maxCandidates
-			})
-			if err != nil {
-				return nil, false, err
-			}
-		}
-	}
-	return refs, len(refs) <= maxCandidates, nil
-}
+// recordCost is what reading all that happened to an event costs a page, in
+// events looked at: its tally, and of each delivery the state and the attempt.
+const recordCost = 8
 
 // visit calls f for the records a filter's unchanging part selects, newest
 // first, until f returns false. It returns the ref to go on below, zero at
-// the end.
+// the end. What the filter wants of deliveries f must look at itself.
 func (db *DB) visit(ctx context.Context, f dedupe.Filter, below event.Ref, visit func(*dedupe.Record) bool) (event.Ref, error) {
 	var at event.Ref
 	err := db.view(func(txn *badger.Txn) error {
-		refs, err := db.walk(txn, f, below)
+		w, err := db.walk(txn, &f, below)
 		if err != nil {
 			return err
 		}
-		defer refs.close()
-		for n := 0; ; n++ {
-			ref, ok := refs.next()
+		defer w.close()
+		for cost := 0; ; {
+			ref, from, ok := w.peek()
 			if !ok || !f.From.IsZero() && ref.Time().Before(f.From.Add(-clockSlack)) {
-				at = event.Ref{}
+				if ok || !w.cut {
+					at = event.Ref{}
+				}
 				return nil
 			}
-			if n >= db.cfg.ScanBudget || ctx.Err() != nil {
+			if cost >= db.cfg.ScanBudget || ctx.Err() != nil {
 				return ctx.Err()
 			}
-			rec, err := db.listed(txn, f, ref)
+			rec, spent, err := db.listed(txn, &f, ref, from)
 			if err != nil {
 				return err
 			}
 			if rec != nil && !visit(rec) {
 				return nil
 			}
+			cost += spent
 			at = ref
+			w.pass(ref)
 		}
 	})
 	return at, err
 }
 
 // listed reads a record for a listing, nil when the filter's unchanging part
-// does not select it.
-func (db *DB) listed(txn *badger.Txn, f dedupe.Filter, ref event.Ref) (*dedupe.Record, error) {
-	ev, p, err := db.find(txn, ref)
-	if errors.Is(err, dedupe.ErrNotFound) {
-		return nil, nil // dropped since the index was read
+// does not select it, and says what it cost. from is the scan that stands on
+// it, nil when there is only its ref.
+func (db *DB) listed(txn *badger.Txn, f *dedupe.Filter, ref event.Ref, from *classScan) (*dedupe.Record, int, error) {
+	cost := 1
+	var ev *event.Event
+	var p place
+	may, err := true, error(nil)
+	if from != nil && from.of(subState) {
+		may, err = from.cancelled(ref)
+	}
+	switch {
+	case err != nil || !may:
+	case from != nil && from.of(subEvent):
+		ev, p, err = from.read(f, ref)
+	default:
+		cost = recordCost / 2
+		ev, p, err = db.sought(txn, f, ref)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("event %s: %w", ref, err)
+		return nil, cost, fmt.Errorf("event %s: %w", ref, err)
 	}
-	if !f.MatchEvent(&ev) {
-		return nil, nil
+	if ev == nil {
+		return nil, cost, nil
 	}
-	rec, err := db.record(txn, ev, p)
-	return &rec, err
+	db.metrics.looked.Add(recordCost)
+	rec, err := db.record(txn, *ev, p)
+	return &rec, recordCost, err
+}
+
+// sought reads an event by its ref, nil when a filter's unchanging part does not
+// select it.
+func (db *DB) sought(txn *badger.Txn, f *dedupe.Filter, ref event.Ref) (*event.Event, place, error) {
+	db.metrics.looked.Inc()
+	ev, p, err := db.find(txn, ref)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return nil, p, nil // dropped since the index was read
+	}
+	if err != nil || !f.MatchEvent(&ev) {
+		return nil, p, err
+	}
+	return &ev, p, nil
 }
 
 // Events lists events, newest first.

@@ -8,6 +8,7 @@ type metrics struct {
 	expire      *prometheus.CounterVec
 	keysExpired prometheus.Counter
 	damage      prometheus.Counter
+	looked      prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -19,11 +20,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		damage: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_store_damage_total", Help: "Records found missing or failing their checksum."}),
 	}
+	m.looked = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "onceward_store_list_reads_total", Help: "Keys passed and records read for lists of events and deliveries."})
 	for _, r := range []string{"ok", "held", "error"} {
 		m.expire.WithLabelValues(r)
 	}
 	if reg != nil {
-		reg.MustRegister(m.expire, m.keysExpired, m.damage)
+		reg.MustRegister(m.expire, m.keysExpired, m.damage, m.looked)
 	}
 	return m
 }

@@ -59,17 +59,38 @@ func encodeEvent(e *enc, batch uint64, ev *event.Event) {
 	}
 }
 
+// eventHead is what stands at the head of an event's record: all that a filter
+// asks of it but the indexed fields.
+func (d *dec) eventHead(ev *event.Event) (batch uint64) {
+	batch = d.uint()
+	ev.Source, ev.Provider, ev.ID, ev.Type = d.str(), d.str(), d.str(), d.str()
+	ev.Caller, ev.Secret, ev.Key = d.str(), d.str(), d.str()
+	ev.ReceivedAt = d.time()
+	return batch
+}
+
+// decodeEventHead is the head of an event whose record is whole.
+func decodeEventHead(key, val []byte) (ev event.Event, err error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return ev, err
+	}
+	d := &dec{b: payload}
+	d.eventHead(&ev)
+	if d.bad {
+		return ev, damaged(key, "payload does not decode")
+	}
+	return ev, nil
+}
+
 func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, err error) {
 	payload, err := unseal(key, val)
 	if err != nil {
 		return ev, 0, err
 	}
 	d := &dec{b: payload}
-	batch = d.uint()
 	ev.Ref = ref
-	ev.Source, ev.Provider, ev.ID, ev.Type = d.str(), d.str(), d.str(), d.str()
-	ev.Caller, ev.Secret, ev.Key = d.str(), d.str(), d.str()
-	ev.ReceivedAt = d.time()
+	batch = d.eventHead(&ev)
 	ev.Method, ev.Path, ev.Query = d.str(), d.str(), d.str()
 	ev.Header = d.fields()
 	d.raw(ev.BodyHash[:])

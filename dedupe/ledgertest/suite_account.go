@@ -17,6 +17,7 @@ func accountTests() []test {
 		{"cursors are stable under inserts", accountStable},
 		{"filters of events", accountFilters},
 		{"filters of deliveries", accountDeliveries},
+		{"filters of what was carried", accountCarried},
 		{"a selective filter still comes to its end", accountSparse},
 		{"cursors that are none", accountCursor},
 		{"lookup", accountLookup},
@@ -114,6 +115,12 @@ func filters() []dedupe.Filter {
 		{Source: "a", ID: "evt_7"}, {Source: "a", ID: "evt_"}, {From: at(5)}, {To: at(5)}, {From: at(5), To: at(9)}, {From: at(9), To: at(5)},
 		{Source: "b", Type: "order.*", Target: billing, From: at(3), To: at(30)},
 		{State: "pending"}, {State: "dead"}, {State: "delivered", Target: billing}, {State: "leased"}, {State: "cancelled"},
+		{Status: event.StatusDead, Target: crm}, {Status: event.StatusPending, Target: crm}, {Status: event.StatusPending, Source: "a"},
+		{Status: event.StatusCancelled, Target: billing}, {Status: event.StatusDead, Type: "order.*", Source: "b"}, {Status: event.StatusPending, To: at(20)},
+		{Status: event.StatusUnrouted, Source: "a"}, {Status: event.StatusUnrouted, Target: billing}, {Status: event.StatusPending, From: at(20), Target: billing},
+		{State: "pending", Target: crm}, {State: "leased", Target: crm}, {State: "leased", Target: billing}, {State: "dead", Target: crm},
+		{State: "pending", Status: event.StatusDead}, {State: "dead", Status: event.StatusPending}, {State: "cancelled", Target: crm},
+		{State: "delivered", Status: event.StatusPending, Source: "b"},
 	}
 }
 
@@ -195,6 +202,71 @@ func accountDeliveries(f *fix) {
 		equal(f, "row's type", r.Type, rec.Event.Type)
 		equal(f, "row's time", r.ReceivedAt.Equal(rec.Event.ReceivedAt), true)
 	}
+}
+
+// accountCarried holds that a listing finds what retention kept because it was
+// open, under every state, and in its order.
+func accountCarried(f *fix) {
+	var all []event.Ref
+	round := func(n int) []event.Ref {
+		var refs []event.Ref
+		for i := range 7 {
+			refs = append(refs, f.newEvent(fmt.Sprintf("evt_%d_%d", n, i), "{}", billing, crm))
+			f.clock.Advance(time.Minute)
+		}
+		byRef := map[event.Ref]dedupe.Lease{}
+		for _, l := range f.lease(billing, 100) {
+			byRef[l.Delivery.Event] = l
+		}
+		f.finish(f.result(byRef[refs[0]], event.Dead, 0), f.result(byRef[refs[1]], event.Dead, 0), f.result(byRef[refs[2]], event.Delivered, 0),
+			f.result(byRef[refs[3]], event.Pending, 1000*time.Hour))
+		_, err := f.l.Cancel(f.Context(), refs[0], crm, by)
+		f.must(err)
+		_, err = f.l.Cancel(f.Context(), refs[5], billing, by)
+		f.must(err)
+		_, err = f.l.Cancel(f.Context(), refs[6], "", by)
+		f.must(err)
+		return refs
+	}
+	first := round(0)
+	f.clock.Advance(retention.Meta / 2)
+	second := round(1)
+	f.clock.Advance(past(retention.Meta) - retention.Meta/2)
+	f.expire()
+	all = append(all, first[1:6]...) // nothing of the others was open
+	all = append(all, second...)
+	all = append(all, round(2)...)
+	check := func() {
+		f.Helper()
+		newest := reversed(all)
+		for _, status := range [...]event.Status{"", event.StatusPending, event.StatusDead, event.StatusCancelled, event.StatusDelivered} {
+			for _, state := range [...]string{"", "pending", "leased", "delivered", "dead", "cancelled"} {
+				for _, target := range [...]string{"", billing, crm, "none"} {
+					flt := dedupe.Filter{Status: status, State: state, Target: target}
+					var want []string
+					for _, ref := range newest {
+						rec := f.get(ref)
+						for _, d := range byTarget(rec.Deliveries) {
+							if naiveStatus(flt, rec) && (target == "" || target == d.Target) && (state == "" || state == d.State.String()) {
+								want = append(want, d.DeliveryID())
+							}
+						}
+					}
+					for _, limit := range [...]int{2, 100} {
+						if got := ids(ordered(f.deliveries(flt, limit))); got != strings.Join(want, " ") {
+							f.Errorf("%+v in pages of %d: %v, want %v", flt, limit, got, want)
+						}
+					}
+				}
+			}
+		}
+		equal(f, "events", fmt.Sprint(recordRefs(f.events(dedupe.Filter{}, 4))), fmt.Sprint(newest))
+	}
+	check()
+	f.reopen()
+	check()
+	f.lease(crm, 4)
+	check()
 }
 
 // ordered sorts the rows of each event by target; their order isn't promised.
