@@ -146,7 +146,11 @@ func BenchmarkPages(b *testing.B) {
 	next, _, _ = strings.Cut(next, `"`)
 	for _, p := range []struct{ name, path string }{
 		{"overview", "/"}, {"events", "/events"}, {"events older", "/events?cursor=" + next}, {"events of a type", "/events?type=invoice.*"},
-		{"events of a source", "/events?source=github"}, {"events pending", "/events?status=pending"}, {"events that are not there", "/events?type=no.such"},
+		{"events of a source", "/events?source=github"}, {"events pending", "/events?status=pending"},
+		{"events pending that are not there", "/events?status=pending&source=none"}, {"events cancelled", "/events?status=cancelled"},
+		{"events unrouted", "/events?status=unrouted"}, {"events dead of no type", "/events?status=dead&type=no.such"}, {"events of long ago", "/events?to=60d"},
+		{"events of no target", "/events?target=none"}, {"events newer", "/events/newer?type=no.such&after=" + page.Items[0].Ref.String()},
+		{"events that are not there", "/events?type=no.such"},
 		{"by an indexed field", "/events?where=customer%3Dcus_4711"},
 		{"dead letters", "/dead"}, {"event", "/events/" + page.Items[0].Ref.String()}, {"by provider's ID", fmt.Sprintf("/events?q=evt_1SYkQ2Lw8vB3nZpR%08d", n/2)},
 		{"by ID of a source", fmt.Sprintf("/events?source=stripe&id=evt_1SYkQ2Lw8vB3nZpR%08d", n/2/3*3)},

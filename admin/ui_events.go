@@ -18,7 +18,7 @@ import (
 
 // pageBudget is how long a page looks for records that match before it shows
 // what it has found and offers to look further.
-const pageBudget = 100 * time.Millisecond
+const pageBudget = 40 * time.Millisecond
 
 // pageSize is how many rows a list page has.
 const pageSize = 50
@@ -138,7 +138,10 @@ func (a *Admin) fillEvents(v *view, d *eventsData, q audit.Query) error {
 		next.Set("cursor", page.Next)
 		d.Older = "/events?" + next.Encode()
 		if len(page.Items) < q.Limit {
-			d.Partial = "The page stopped looking after a tenth of a second"
+			d.Partial = "The page looked for a moment and stopped"
+			if at, ok := q.LookedTo(page.Next); ok {
+				d.Partial = "The page looked back to " + at.UTC().Format("2 Jan, 15:04:05") + " UTC"
+			}
 		}
 	}
 	if len(d.Rows) == 0 {
@@ -236,6 +239,9 @@ func filterWords(a Filter) string {
 	var out []string
 	for _, name := range []string{"id", "where", "type", "source", "target", "status", "since", "from", "to"} {
 		if s := a.Values().Get(name); s != "" {
+			if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+				s = t.UTC().Format("2006-01-02 15:04:05") + " UTC"
+			}
 			out = append(out, name+" = "+shown(s))
 		}
 	}
@@ -271,23 +277,18 @@ func (a *Admin) newerPart(v *view) error {
 	if err != nil {
 		return err
 	}
-	q.Limit, q.Budget = pageSize, pageBudget
-	page, err := a.cfg.Account.Events(v.c.Request().Context(), q)
+	n, more, err := a.cfg.Account.Newer(v.c.Request().Context(), q, after)
 	if err != nil {
 		return err
 	}
-	n := 0
-	for _, ev := range page.Items {
-		if ev.Ref.Compare(after) > 0 {
-			n++
-		}
-	}
 	text := ""
-	if n > 0 {
-		text = strconv.Itoa(n) + " newer"
-	}
-	if n == pageSize {
+	switch {
+	case more && n > 0:
 		text = strconv.Itoa(n) + " or more newer"
+	case more:
+		text = "perhaps newer ones" // that many came and none of those looked at is one
+	case n > 0:
+		text = strconv.Itoa(n) + " newer"
 	}
 	v.c.Response().Header().Set("Content-Security-Policy", pagePolicy)
 	return v.a.ui.part(v.c, "events", "newer", link{Text: text, Href: "/events?" + args.Values().Encode()})

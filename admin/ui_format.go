@@ -169,6 +169,19 @@ func span(d time.Duration) string {
 	return two(int64(d/(24*time.Hour)), "d", int64(d%(24*time.Hour)/time.Hour), "h")
 }
 
+// roughly is span in one unit, for where there is room for no more.
+func roughly(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		d = d.Round(24 * time.Hour)
+	case d >= time.Hour:
+		d = d.Round(time.Hour)
+	case d >= time.Minute:
+		d = d.Round(time.Minute)
+	}
+	return span(d)
+}
+
 func two(a int64, unitA string, b int64, unitB string) string {
 	if b == 0 {
 		return fmt.Sprintf("%d %s", a, unitA)

@@ -139,7 +139,7 @@ func (v *view) flow(r string) []figure {
 	note := "no delivery in the last 10 min"
 	if p50, ok := h.quantile("onceward_delivery_latency_seconds", "", 0.5, 10); ok {
 		p99, _ := h.quantile("onceward_delivery_latency_seconds", "", 0.99, 10)
-		note = "p50 " + span(p50) + ", p99 " + span(p99) + " after accept"
+		note = "p50 " + roughly(p50) + ", p99 " + roughly(p99) + " after accept"
 	}
 	dead := h.bars(attempts, "", "dead", n, minutes, false)
 	delivered := figure{Label: "Delivered", Value: rate(recent(attempts, "delivered")), Unit: "per min", Note: note,

@@ -480,3 +480,38 @@ func TestViews(t *testing.T) {
 		t.Errorf("Deliveries = %+v, %v; want the one of the event", rows, err)
 	}
 }
+
+// A page that ended early says how far back it has looked.
+func TestLookedTo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var refs []event.Ref
+	for n := range 3 {
+		refs = append(refs, b.accept("shop", fmt.Sprint("evt_", n), "a", "{}"))
+		b.clock.add(time.Hour)
+	}
+	q, err := audit.Args{Source: "shop"}.Query(audit.KindEvents, b.clock.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Limit = 2
+	page, err := b.acc.Events(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, ok := q.LookedTo(page.Next); !ok || !at.Equal(refs[1].Time()) {
+		t.Errorf("looked to %v, %v; want %v", at, ok, refs[1].Time())
+	}
+	other, err := audit.Args{Source: "other"}.Query(audit.KindEvents, b.clock.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, try := range map[string]func() (time.Time, bool){
+		"another listing's cursor": func() (time.Time, bool) { return other.LookedTo(page.Next) },
+		"nonsense":                 func() (time.Time, bool) { return q.LookedTo("x") },
+	} {
+		if at, ok := try(); ok {
+			t.Errorf("%s says %v", what, at)
+		}
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
 )
 
 // cursor is where a listing goes on: the time bounds of its first page and
@@ -49,6 +51,19 @@ func (q Query) seal(c cursor, engine string) string {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(append([]byte(q.sum(payload)), payload...))
+}
+
+// LookedTo is when the event was accepted down to which a page has looked that
+// ended with a cursor of q. It is false for what is no such cursor.
+func (q Query) LookedTo(next string) (time.Time, bool) {
+	q.Cursor = next
+	c, err := q.open()
+	if err != nil {
+		return time.Time{}, false
+	}
+	text, _, _ := strings.Cut(c.Engine, ".")
+	ref, err := event.ParseRef(text)
+	return ref.Time(), err == nil
 }
 
 // sum ties a payload to the kind and conditions of its listing. The time

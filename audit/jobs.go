@@ -35,8 +35,8 @@ const (
 	// jobErrors after how many in a row it has failed.
 	jobPatience = 5 * time.Second
 	// jobPart is how long a stop waits at most for the part that is under way.
-	jobPart = 5 * time.Second
-	jobErrors   = 100
+	jobPart   = 5 * time.Second
+	jobErrors = 100
 )
 
 // ErrJobs says that too many jobs are open.

@@ -107,6 +107,25 @@ func (a *Account) tail(ctx context.Context, q *TailQuery) (dedupe.Page[Live], er
 	return out, nil
 }
 
+// maxNewer is how many events Newer looks at.
+const maxNewer = 200
+
+// Newer counts the events accepted after one, or at all after the zero ref, that
+// a query of events selects. It looks at no others, and at no more than a few
+// hundred: more says that others have come.
+func (a *Account) Newer(ctx context.Context, q Query, after event.Ref) (n int, more bool, err error) {
+	page, err := a.cfg.Reader.Tail(ctx, after.String(), maxNewer)
+	if err != nil {
+		return 0, false, fmt.Errorf("newer events: %w", err)
+	}
+	for i := range page.Items {
+		if q.Filter.MatchRecord(&page.Items[i]) {
+			n++
+		}
+	}
+	return n, len(page.Items) == maxNewer, nil
+}
+
 func (a *Account) exact(ctx context.Context, ev *event.Event) (*Exact, error) {
 	x := &Exact{Query: ev.Query, Header: ev.Header}
 	if x.Header == nil {

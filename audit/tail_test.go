@@ -9,6 +9,7 @@ import (
 
 	"github.com/onceward/onceward/audit"
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
 )
 
 // placed is a ledger whose cursors are no refs, as those of several writers.
@@ -64,5 +65,64 @@ func TestTailEndsEarly(t *testing.T) {
 		if !slices.Equal(got, want) || pages < 4 {
 			t.Errorf("in %d pages %v, want %v in at least 4", pages, got, want)
 		}
+	}
+}
+
+// counted is a ledger that counts the records it is asked for.
+type counted struct {
+	dedupe.Account
+	tailed, listed *int
+}
+
+func (c counted) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	page, err := c.Account.Tail(ctx, cursor, limit)
+	*c.tailed += len(page.Items)
+	return page, err
+}
+
+func (c counted) Events(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	*c.listed++
+	return c.Account.Events(ctx, f, cursor, limit)
+}
+
+// What a page of events polls costs what has come since, never a search of the
+// ledger, and says when it did not look at all of it.
+func TestNewer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var tailed, listed int
+	acc, err := audit.New(audit.Config{Reader: counted{b.ledger, &tailed, &listed}, Keeper: b.ledger, Now: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := b.accept("shop", "evt_first", "a", "{}")
+	query := func(a audit.Args) audit.Query {
+		q, err := a.Query(audit.KindEvents, b.clock.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	check := func(what string, a audit.Args, after event.Ref, n int, more bool) {
+		t.Helper()
+		if got, m, err := acc.Newer(t.Context(), query(a), after); err != nil || got != n || m != more {
+			t.Errorf("%s: %d, more %v, %v; want %d, %v", what, got, m, err, n, more)
+		}
+	}
+	check("nothing since", audit.Args{}, first, 0, false)
+	check("of a ledger that was empty", audit.Args{}, event.Ref{}, 1, false)
+	for n := range 3 {
+		b.accept("shop", fmt.Sprint("evt_", n), "a", "{}")
+	}
+	check("three since", audit.Args{}, first, 3, false)
+	check("of another source", audit.Args{Source: "none"}, first, 0, false)
+	check("pending", audit.Args{Status: "pending"}, first, 3, false)
+	for n := range 300 {
+		b.accept("shop", fmt.Sprint("evt_more_", n), "a", "{}")
+	}
+	tailed = 0
+	check("many since, none of them", audit.Args{Source: "none"}, first, 0, true)
+	if tailed > 200 || listed > 0 {
+		t.Errorf("%d records were read and %d listings made, want at most 200 and none", tailed, listed)
 	}
 }
