@@ -174,7 +174,7 @@ func ledgerView(st *dedupe.Stats) Ledger {
 	return Ledger{
 		Events: st.Events, Batches: st.Batches, LastRef: st.LastRef, SizeBytes: st.SizeBytes, FreeBytes: st.FreeBytes,
 		Reserve: st.Reserve, ReadOnly: st.ReadOnly, Rebuilding: st.Rebuilding, ClockHold: st.ClockHold,
-		UnknownKeys: st.Keys.Unknown,
+		UnknownKeys: st.Keys.Unknown, Concerns: st.Concerns,
 	}
 }
 

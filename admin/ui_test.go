@@ -6,12 +6,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward/admin"
+	"github.com/onceward/onceward/audit"
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
 
@@ -534,7 +537,8 @@ func TestControlFromPage(t *testing.T) {
 	}
 }
 
-// TestTargetStates: paused is no trouble, an open breaker is.
+// TestTargetStates: paused is no trouble while nothing waits for it, an open breaker
+// is.
 func TestTargetStates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -549,6 +553,54 @@ func TestTargetStates(t *testing.T) {
 	}
 	if _, body := r.get("/targets?name=billing"); !strings.Contains(body, "20 failures in a row") {
 		t.Errorf("its history: %s", body)
+	}
+	b.edge.targets[0].Paused = false
+	b.edge.targets[1].Breaker = admin.Breaker{}
+	b.edge.targets[1].Paused, b.edge.targets[1].PausedBy, b.edge.targets[1].PauseReason = true, "eve", "tea"
+	b.accept("stripe", "evt_1", "{}")
+	if _, body := r.get("/"); !strings.Contains(body, "1 thing needs you") || !strings.Contains(body, "is paused, and 1 delivery waits") || !strings.Contains(body, "“tea”, says eve. Nothing is sent to it until it is resumed.") {
+		t.Errorf("a paused target that a delivery waits for: %s", body)
+	}
+}
+
+// concerned is a ledger that says things of itself.
+type concerned struct {
+	*ledgertest.Memory
+	say []dedupe.Concern
+}
+
+func (c concerned) Stats(ctx context.Context) (dedupe.Stats, error) {
+	st, err := c.Memory.Stats(ctx)
+	st.Concerns = c.say
+	return st, err
+}
+
+// TestConcerns: what the ledger says that needs somebody is on Overview, with what to
+// do, and in the status.
+func TestConcerns(t *testing.T) {
+	t.Parallel()
+	say := []dedupe.Concern{{Name: "dead_rows", Text: "The table pending has <many> dead rows.", Do: "Vacuum it."}, dedupe.HeldConcern(3, "onceward ledger resume")}
+	b := setup(t, func(c *admin.Config) {
+		m := ledgertest.NewMemory(ledgertest.Config{})
+		acc, err := audit.New(audit.Config{Reader: concerned{m, say}, Keeper: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Account = acc
+	})
+	r := signIn(b, token)
+	_, body := r.get("/")
+	for _, want := range []string{"2 things need you", "The table pending has &lt;many&gt; dead rows", "Vacuum it.", "3 deliveries that were open when the ledger was copied are held", "end the hold: onceward ledger resume."} {
+		if !strings.Contains(body, want) {
+			t.Errorf("Overview does not say %q: %s", want, body)
+		}
+	}
+	if _, body := r.get("/events"); !strings.Contains(body, "database") || !strings.Contains(body, "held") {
+		t.Errorf("the other pages do not hint at it: %s", body)
+	}
+	st, err := b.client.Status(t.Context())
+	if err != nil || !slices.Equal(st.Ledger.Concerns, say) {
+		t.Errorf("status: %+v, %v", st.Ledger.Concerns, err)
 	}
 }
 

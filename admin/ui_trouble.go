@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/onceward/onceward/dedupe"
 )
 
 // trouble is one thing that needs a person: what is so since when, what is
@@ -30,6 +32,9 @@ const (
 	refusingLeast = 3
 	failingLeast  = 3 // failures in a row
 )
+
+// longestPause is how long a pause stops the clock of giving up.
+const longestPause = 14 * 24 * time.Hour
 
 // troubles is everything that needs a person, the worst and most urgent first.
 func (v *view) troubles() []trouble {
@@ -89,7 +94,19 @@ func (v *view) gatewayTroubles() []trouble {
 		out = append(out, trouble{Word: "clock held", Level: "warn", Title: "The clock ran far ahead", Text: "Expiry waits an hour, so that a wrong clock deletes nothing.",
 			Short: "clock", Href: "/", Act: "Refresh"})
 	}
+	for _, c := range st.Concerns {
+		out = append(out, concern(c))
+	}
 	return out
+}
+
+// concern is what the ledger says that needs a person.
+func concern(c dedupe.Concern) trouble {
+	t := trouble{Word: "database", Level: "warn", Title: strings.TrimSuffix(c.Text, "."), Text: c.Do, Short: "database", Href: "/", Act: "Refresh"}
+	if c.Name == "held" {
+		t.Word, t.Short, t.Due, t.Href, t.Act = "held", "deliveries", "until somebody ends the hold", "/events?status=pending", "Look through"
+	}
+	return t
 }
 
 func (v *view) sourceTroubles(s *Source) []trouble {
@@ -160,6 +177,18 @@ func (v *view) targetTroubles(t *Target) []trouble {
 		x := trouble{Word: "missing", Level: "bad", Title: "Target " + t.Name + " is configured no more",
 			Text: count(open, "delivery") + " name it and wait for it.", Short: "target " + t.Name, Href: href, Act: "Open target"}
 		out = append(out, x)
+	case t.Paused && open > 0:
+		x := trouble{Word: "paused", Level: "warn", Title: fmt.Sprintf("Target %s is paused, and %s", t.Name, waits(open)), Short: "target " + t.Name,
+			Text: "Nothing is sent to it until it is resumed.", Since: t.PausedAt, Href: href, Act: "Open target"}
+		if t.PauseReason != "" {
+			x.Text = "“" + shown(t.PauseReason) + "”, says " + shown(cmp.Or(t.PausedBy, "somebody")) + ". " + x.Text
+		} else if t.PausedBy != "" {
+			x.Text = "By “" + shown(t.PausedBy) + "”. " + x.Text
+		}
+		if !t.PausedAt.IsZero() {
+			x.Due, x.DueAt = "the time to give up runs again", t.PausedAt.Add(longestPause)
+		}
+		out = append(out, x)
 	case v.failing(t):
 		x := trouble{Word: "failing", Level: "bad", Title: "Target " + t.Name + " fails: " + v.mainOutcome(t.Name),
 			Text: fmt.Sprintf("%s in a row; %s.", count(t.Failures, "failure"), waits(open)), Short: "target " + t.Name,
@@ -176,7 +205,7 @@ func (v *view) targetTroubles(t *Target) []trouble {
 	if t.Dead > 0 {
 		x := trouble{Word: "dead", Level: "bad", Title: fmt.Sprintf("%s to %s", count(t.Dead, "dead delivery"), t.Name),
 			Text: "They are tried no more. Replay them once the target is right, or drop them.", Short: count(t.Dead, "delivery") + " to " + t.Name,
-			Due: "while bodies are kept", Href: "/dead?target=" + t.Name, Act: "Review"}
+			Due: "can be replayed while bodies are kept", Href: "/dead?target=" + t.Name, Act: "Review"}
 		out = append(out, x)
 	}
 	return out

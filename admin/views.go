@@ -139,6 +139,9 @@ type Ledger struct {
 	ClockHold  bool      `json:"clock_hold"` // expiry waits for the clock
 	// UnknownKeys is how many keys of synchronous routes wait to be settled.
 	UnknownKeys int64 `json:"unknown_keys"`
+	// Concerns are what an operator should see to: the ledger works meanwhile, but
+	// less well, or not for ever.
+	Concerns []dedupe.Concern `json:"concerns,omitempty"`
 }
 
 // Gateway is one of those that share the ledger, as this one last saw it.

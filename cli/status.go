@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/onceward/onceward/admin"
+	"github.com/onceward/onceward/dedupe"
 )
 
 // A status fits one screen of 80 by 24: that many sources and targets are
@@ -42,14 +44,23 @@ func writeStatus(w io.Writer, s admin.Status, p palette) error {
 	if len(s.Gateways) > 0 {
 		fmt.Fprintf(w, "fleet    %s\n", fleetLine(s.Gateways))
 	}
+	look := concernLines(s.Ledger.Concerns)
+	for i, l := range look {
+		head := ""
+		if i == 0 {
+			head = "look at"
+		}
+		fmt.Fprintf(w, "%-8s %s\n", head, l)
+	}
+	rows := statusRows - (len(look)+1)/2
 	fmt.Fprintln(w)
 	slices.SortStableFunc(s.Sources, func(x, y admin.Source) int { return order(x.Offline != "", y.Offline != "") })
-	if err := more(w, sourceTable(s.Now, s.Sources), "sources"); err != nil {
+	if err := more(w, sourceTable(s.Now, s.Sources), rows, "sources"); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
 	slices.SortStableFunc(s.Targets, func(x, y admin.Target) int { return order(ailing(x), ailing(y)) })
-	return more(w, targetTable(s.Now, s.Targets), "targets")
+	return more(w, targetTable(s.Now, s.Targets), rows, "targets")
 }
 
 func ledgerLine(l admin.Ledger) string {
@@ -66,6 +77,39 @@ func ledgerLine(l admin.Ledger) string {
 		s += "; " + plural(int(l.UnknownKeys), "key") + " to settle"
 	}
 	return s
+}
+
+// statusWidth is what is left of a line of 80 behind its label.
+const statusWidth = 71
+
+// concernLines are what the ledger says that somebody should see to: the first of
+// it whole, as far as three lines go.
+func concernLines(cs []dedupe.Concern) []string {
+	if len(cs) == 0 {
+		return nil
+	}
+	var out []string
+	line := ""
+	for word := range strings.FieldsSeq(escape(cs[0].Text + " " + cs[0].Do)) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line+" "+word) > statusWidth:
+			out, line = append(out, line), word
+		default:
+			line += " " + word
+		}
+	}
+	out = append(out, line)
+	if keep := 4; len(cs) > 1 {
+		out = append(out[:min(len(out), keep-1)], fmt.Sprintf("… and %d more: -o json has them, and the page Overview", len(cs)-1))
+	} else {
+		out = out[:min(len(out), keep)]
+	}
+	for i := range out {
+		out[i] = clip(out[i], statusWidth)
+	}
+	return out
 }
 
 // fleetLine is the gateways on one line: what is wrong with one comes before
@@ -87,7 +131,7 @@ func fleetLine(gs []admin.Gateway) string {
 			names = append(names, name)
 		}
 	}
-	return clip(plural(alive, "gateway")+": "+strings.Join(append(wrong, names...), ", "), 71)
+	return clip(plural(alive, "gateway")+": "+strings.Join(append(wrong, names...), ", "), statusWidth)
 }
 
 // order puts those in trouble first.
@@ -105,10 +149,10 @@ func order(x, y bool) int {
 func ailing(t admin.Target) bool { return t.Missing || t.Paused || t.Failures > 0 || t.Dead > 0 }
 
 // more prints the first rows of a table and says how many are left.
-func more(w io.Writer, t *table, noun string) error {
-	left := len(t.rows) - statusRows
+func more(w io.Writer, t *table, rows int, noun string) error {
+	left := len(t.rows) - rows
 	if left > 0 {
-		t.rows = t.rows[:statusRows]
+		t.rows = t.rows[:rows]
 	}
 	if err := t.write(w); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,37 @@ func TestStatusFitsOneScreen(t *testing.T) {
 	for _, want := range []string{"NOT READY", "INTAKE REFUSED", "OFFLINE", "40 gateways: a-gateway-with-a… runs another configuration", "33 more: onceward sources", "33 more: onceward targets"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not on the screen:\n%s", want, out.String())
+		}
+	}
+}
+
+// TestStatusConcerns: what the ledger says of itself is on the screen whole, which
+// stays one.
+func TestStatusConcerns(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	old := dedupe.Concern{Name: "old_transaction", Do: "Find it in pg_stat_activity by its xact_start, and end it.",
+		Text: "A transaction has been open in the database for 45m0s: no row that died since is cleaned up, and leases become slow."}
+	for n := range 4 {
+		s := admin.Status{Now: now, Ready: true, Ledger: admin.Ledger{Concerns: slices.Repeat([]dedupe.Concern{old}, n)}}
+		for i := range 20 {
+			s.Sources = append(s.Sources, admin.Source{Name: fmt.Sprint("s", i)})
+			s.Targets = append(s.Targets, admin.Target{Name: fmt.Sprint("t", i)})
+			s.Gateways = append(s.Gateways, admin.Gateway{Name: fmt.Sprint("g", i), Own: i == 0})
+		}
+		var out bytes.Buffer
+		if err := writeStatus(&out, s, palette{}); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) > 24 || slices.ContainsFunc(lines, func(l string) bool { return utf8.RuneCountInString(l) > 80 }) {
+			t.Errorf("%d concerns: %d lines\n%s", n, len(lines), out.String())
+		}
+		text := strings.Join(strings.Fields(out.String()), " ")
+		if whole := strings.Contains(text, "look at "+old.Text+" "+old.Do); whole != (n > 0) {
+			t.Errorf("%d concerns: the first is there whole: %v\n%s", n, whole, out.String())
+		}
+		if more := fmt.Sprintf("and %d more: -o json", n-1); strings.Contains(text, more) != (n > 1) {
+			t.Errorf("%d concerns: %q is there or not\n%s", n, more, out.String())
 		}
 	}
 }

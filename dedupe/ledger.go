@@ -236,6 +236,7 @@ type Stats struct {
 	ReadOnly   bool                   `json:"read_only"`     // intake is refused now
 	Rebuilding bool                   `json:"rebuilding"`    // the schedule is still being read back
 	ClockHold  bool                   `json:"clock_hold"`    // expiry waits: the clock ran far ahead of the mark
+	Concerns   []Concern              `json:"concerns,omitempty"`
 }
 
 // TargetStats counts a target's deliveries.

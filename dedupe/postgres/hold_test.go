@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -88,6 +89,25 @@ func TestDumpedAndRestoredByTheDatabase(t *testing.T) {
 	if rep, err := r.Check(f.ctx); err != nil || len(rep.Faults) > 0 {
 		t.Errorf("check: %v, %v", rep.Faults, err)
 	}
+	said := func() (held []dedupe.Concern) {
+		t.Helper()
+		if err := r.Measure(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		st, err := r.Stats(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range st.Concerns {
+			if c.Name == "held" {
+				held = append(held, c)
+			}
+		}
+		return held
+	}
+	if c := said(); len(c) != 1 || c[0].Name != "held" || !strings.HasPrefix(c[0].Text, fmt.Sprint(n, " deliveries")) {
+		t.Errorf("what the ledger says of the hold: %+v", c)
+	}
 	// The ref that was lost may be given to nobody else.
 	if got := f.accept(dedupe.Retention{}, []byte("lost"), f.item("lost", []byte("lost"), "new target"))[0]; got.Verdict != dedupe.New || got.Ref.Writer() == lost.Ref.Writer() {
 		t.Errorf("what came after the dump, again: %+v; want it to be new, of another writer than %x", got, lost.Ref.Writer())
@@ -102,6 +122,9 @@ func TestDumpedAndRestoredByTheDatabase(t *testing.T) {
 	resumed, err := postgres.Resume(f.ctx, again)
 	if err != nil || resumed != n {
 		t.Errorf("resumed %d deliveries, %v; want the %d that were held", resumed, err, n)
+	}
+	if c := said(); len(c) != 0 {
+		t.Errorf("after the hold the ledger says %+v", c)
 	}
 	made := 0
 	clock.Advance(1000 * 24 * time.Hour) // the test's clock is not the database's

@@ -413,5 +413,8 @@ func (db *DB) totals(ctx context.Context, st *dedupe.Stats) error {
 	st.ReadOnly = db.fatal != nil
 	db.mu.Unlock()
 	st.ClockHold = db.held()
+	if c := db.metrics.concerns.Load(); c != nil {
+		st.Concerns = *c
+	}
 	return nil
 }

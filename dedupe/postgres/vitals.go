@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,10 @@ type metrics struct {
 	rows        *prometheus.GaugeVec
 	bytes       *prometheus.GaugeVec
 	standbys    *prometheus.GaugeVec
+
+	short    atomic.Bool                      // partitions were not far enough ahead
+	hadSync  atomic.Bool                      // a standby that commits wait for was seen
+	concerns atomic.Pointer[[]dedupe.Concern] // as last measured; nil before
 }
 
 func newMetrics(db *DB, reg prometheus.Registerer) *metrics {
@@ -81,6 +86,7 @@ func (db *DB) measure(ctx context.Context) error {
 	m := db.metrics
 	var oldest float64
 	var horizon, sync, async int64
+	f := figures{width: db.width, hadSync: m.hadSync.Load(), wasShort: m.short.Load()}
 	err := db.pool.QueryRow(ctx, `SELECT
 		COALESCE((SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity
 			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()), 0)::float8,
@@ -91,6 +97,10 @@ func (db *DB) measure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("measure the database: %w", err)
 	}
+	f.oldest, f.horizon, f.sync = time.Duration(oldest*float64(time.Second)), horizon, sync
+	if sync > 0 {
+		m.hadSync.Store(true)
+	}
 	m.oldest.Set(oldest)
 	m.horizon.Set(float64(horizon))
 	m.standbys.WithLabelValues("true").Set(float64(sync))
@@ -100,6 +110,7 @@ func (db *DB) measure(ctx context.Context) error {
 		var table string
 		var live, dead, bytes int64
 		err := r.Scan(&table, &live, &dead, &bytes)
+		f.tables = append(f.tables, tableRows{table, live, dead})
 		m.rows.WithLabelValues(table, "live").Set(float64(live))
 		m.rows.WithLabelValues(table, "dead").Set(float64(dead))
 		m.bytes.WithLabelValues(table).Set(float64(bytes))
@@ -109,16 +120,19 @@ func (db *DB) measure(ctx context.Context) error {
 		return fmt.Errorf("measure the database: %w", err)
 	}
 	var end *int64
-	if err := db.row(ctx, db.pool, `SELECT max(hi) FROM {s}.partitions`).Scan(&end); err != nil {
+	if err := db.row(ctx, db.pool, `SELECT (SELECT max(hi) FROM {s}.partitions), (SELECT count(*) FROM {s}.pending WHERE due = $1)`,
+		dedupe.HeldUntil.UnixMilli()).Scan(&end, &f.held); err != nil {
 		return fmt.Errorf("measure the database: %w", err)
 	}
-	lead := time.Duration(0)
 	if end != nil {
-		lead = fromMillis(*end).Sub(db.clock.now())
+		f.lead = fromMillis(*end).Sub(db.clock.now())
 	}
-	m.lead.Set(lead.Seconds())
+	m.lead.Set(f.lead.Seconds())
 	m.width.Set(db.width.Seconds())
 	m.seen.SetToCurrentTime()
+	m.short.Store(f.lead < f.width)
+	found := f.concerns()
+	m.concerns.Store(&found)
 	return nil
 }
 
