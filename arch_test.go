@@ -54,6 +54,7 @@ var homes = map[string][]string{
 	"cel.dev/cel-go":                      {"forward"},
 	"github.com/labstack/echo/":           {"receiver", "admin"},
 	"github.com/dgraph-io/badger/":        {"dedupe/badgerdb"},
+	"github.com/dgraph-io/ristretto/":     {"dedupe/badgerdb"},
 	"github.com/klauspost/compress/":      {"dedupe/badgerdb"},
 	"golang.org/x/sync/":                  {"dedupe/badgerdb", "forward"},
 	"google.golang.org/protobuf/":         {"dedupe/badgerdb", "trace"},

@@ -15,13 +15,16 @@ type StoreConfig struct {
 	// Driver is the engine: "badger", the default, is in a directory of this
 	// gateway alone; "postgres" is a database that several gateways share.
 	Driver string `toml:"driver,omitzero"`
-	// MemoryLimit is the soft limit of the Go heap, the memtables and caches of
-	// the embedded ledger included, which alone fill up to 280 MiB of the
-	// default, and up to 170 MiB of "256MiB" and of every limit below. Bodies in
-	// flight come on top, 64 MiB at most. The limit is passed while more arrives
-	// than the processors can take and the collector gets none: close to 700 MiB
-	// were seen, at the default as at "256MiB". Default "512MiB", at least
-	// "64MiB".
+	// MemoryLimit is what the process may hold in memory that no file backs
+	// (RssAnon in /proc/PID/status): heap, stacks, and the memtables, caches and
+	// compactions of the embedded ledger. Bodies in flight may come on top,
+	// together 64 MiB at most, and a fifth of all that for a moment. The pages of
+	// the ledger's files that the process has touched (RssFile) are not counted:
+	// the kernel takes them back whenever it needs them. Shares that follow from it
+	// are the ledger's: a ledger of more than 10 GiB with large bodies takes more
+	// while it is compacted, about twice as much with ten times the size, so give it
+	// more. Default "512MiB", at least "64MiB", below which nothing works well: with
+	// less than "128MiB" the limit is passed under load.
 	MemoryLimit Size `toml:"memory_limit,omitzero"`
 
 	// Path is the ledger's directory, made with mode 0700 when it is missing.

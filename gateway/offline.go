@@ -20,9 +20,9 @@ import (
 
 // embedded is how the embedded ledger of a configuration is opened.
 func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Config {
-	memtables, hot := shares(cfg.Store.MemoryLimit)
+	sh := shares(cfg.Store.MemoryLimit)
 	return badgerdb.Config{
-		Memtables: memtables, HotBytes: hot,
+		MemTable: sh.memtable, Memtables: sh.memtables, TableSize: sh.table, HotBytes: sh.hot,
 		Dir: cfg.StorePath(), Log: log.With("component", "ledger"), Now: now,
 		Reserve: int64(cfg.Store.Reserve), Ballast: int64(cfg.Store.Ballast),
 		BodySize: int64(cfg.Store.BodySize), BodySizes: cfg.bodySizes(), MaxSize: int64(cfg.Store.MaxSize),
@@ -30,11 +30,26 @@ func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Conf
 	}
 }
 
-// shares is how much of a memory limit the ledger may fill: half of it with
-// memtables, of about 42 MiB each, but two of those at least, and a sixteenth with
-// bodies that wait for their first attempt.
-func shares(limit Size) (memtables int, hot int64) {
-	return int(min(3, max(1, limit>>27-1))), int64(min(32<<20, max(8<<20, limit/16)))
+// ledgerShare is what of a memory limit the ledger may fill.
+type ledgerShare struct {
+	memtable  int64 // size of one
+	memtables int   // that wait for their flush, beside the one written to and the one flushed
+	table     int64 // size of the smallest tables that compaction makes
+	hot       int64 // bodies that wait for their first attempt
+}
+
+// shares divides a memory limit. Memtables take a quarter of it, counted as
+// badgerdb.Config says; to flush one of large bodies takes as much again, and
+// compaction a fifth. What is left is for bodies that wait, a sixteenth, and for
+// all else. A transaction takes a ninth of a memtable at most, so those are no
+// smaller than is needed for a batch of many events.
+func shares(limit Size) ledgerShare {
+	return ledgerShare{
+		memtable:  int64(min(32<<20, max(8<<20, limit/16))),
+		memtables: int(min(3, max(1, limit>>28-1))),
+		table:     int64(min(8<<20, max(512<<10, limit>>9))),
+		hot:       int64(min(32<<20, max(8<<20, limit/16))),
+	}
 }
 
 // InspectLedger reads the whole ledger of a configuration and reports every

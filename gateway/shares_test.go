@@ -6,21 +6,19 @@ import (
 )
 
 // What the ledger fills follows the memory limit: below the default it has
-// fewer memtables and fewer waiting bodies, and never less than it works with.
+// smaller memtables and fewer waiting bodies, above it more memtables, and never
+// less than it works with.
 func TestLedgerShares(t *testing.T) {
 	t.Parallel()
-	for limit, want := range map[Size]struct {
-		memtables int
-		hot       int64
-	}{
-		minMemory: {1, 8 << 20}, 256 << 20: {1, 16 << 20}, 384 << 20: {2, 24 << 20},
-		DefaultMemory: {3, 32 << 20}, 8 << 30: {3, 32 << 20},
+	for limit, want := range map[Size]ledgerShare{
+		minMemory: {8 << 20, 1, 512 << 10, 8 << 20}, 256 << 20: {16 << 20, 1, 512 << 10, 16 << 20}, 384 << 20: {24 << 20, 1, 768 << 10, 24 << 20},
+		DefaultMemory: {32 << 20, 1, 1 << 20, 32 << 20}, 1 << 30: {32 << 20, 3, 2 << 20, 32 << 20}, 8 << 30: {32 << 20, 3, 8 << 20, 32 << 20},
 	} {
 		cfg := defaults()
 		cfg.Store.MemoryLimit = limit
 		got := embedded(cfg, slog.New(slog.DiscardHandler), nil)
-		if got.Memtables != want.memtables || got.HotBytes != want.hot {
-			t.Errorf("%v: %d memtables and %d bytes of bodies, want %+v", limit, got.Memtables, got.HotBytes, want)
+		if (ledgerShare{got.MemTable, got.Memtables, got.TableSize, got.HotBytes}) != want {
+			t.Errorf("%v: memtables of %d, %d of them, tables of %d, and %d bytes of bodies, want %+v", limit, got.MemTable, got.Memtables, got.TableSize, got.HotBytes, want)
 		}
 	}
 }

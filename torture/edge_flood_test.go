@@ -23,7 +23,7 @@ import (
 // budget is what the gateway under test may hold in memory that no file backs:
 // its memory_limit, and the body bytes in flight beside it, with a fifth on
 // top.
-const budget = (512<<20 + 64<<20) * 6 / 5
+const budget = (256<<20 + 64<<20) * 6 / 5
 
 // dribbler sends a request a byte at a time on a connection of its own until
 // the gateway ends it, and says how long that took.

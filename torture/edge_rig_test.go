@@ -80,7 +80,7 @@ func (e *edge) configure(general, parts string) {
 }
 
 func (e *edge) text(general, parts string) string {
-	return fmt.Sprintf("listen = %q\n%s\n[admin]\nlisten = %q\ntoken_file = %q\n[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\nmemory_limit = \"512MiB\"\n[log]\nlevel = \"info\"\nformat = \"json\"\n%s",
+	return fmt.Sprintf("listen = %q\n%s\n[admin]\nlisten = %q\ntoken_file = %q\n[store]\ndriver = \"badger\"\npath = %q\nreserve = \"32MiB\"\nballast = \"16MiB\"\nmemory_limit = \"256MiB\"\n[log]\nlevel = \"info\"\nformat = \"json\"\n%s",
 		e.p.Public, general, e.p.Admin, filepath.Join(e.dir, "admin.token"), filepath.Join(e.dir, "data"), parts)
 }
 

@@ -246,28 +246,6 @@ func (c *commit) newestClaim(k dedupe.Key) (newest dedupe.Claim, found bool, err
 	return newest, found, nil
 }
 
-// estimate is what writing the request takes, with margin.
-func (c *commit) estimate(req *dedupe.Request, ds []dedupe.Decision) int64 {
-	n := int64(0)
-	if int64(len(req.Body)) <= c.db.ahead {
-		n += int64(len(req.Body))
-	}
-	for i := range ds {
-		ev := &ds[i].Event
-		n += 1024 + actSize + int64(2*len(ev.ID)+len(ev.Query)+len(ev.Key)+len(ev.Answer.Body)+len(ev.Path)+len(ev.Type))
-		for _, h := range ev.Header {
-			n += int64(len(h.Name) + len(h.Value) + 4)
-		}
-		for _, t := range ev.Targets {
-			n += int64(len(t) + 2)
-		}
-		for _, f := range ev.Index {
-			n += int64(len(f.Name)+len(f.Value)) + 64 + entrySize
-		}
-	}
-	return n
-}
-
 func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 	req.Outcomes = make([]dedupe.Outcome, len(ds))
 	source := ""

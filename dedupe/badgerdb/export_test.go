@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/ristretto/v2/z"
 )
 
 // FailNext makes the next commit fail with err before it is synced.
@@ -99,3 +100,6 @@ func (db *DB) BodyTotal() (sum int64) {
 	}
 	return sum
 }
+
+// Idle is the engine's channel of idle buffers, nil where it has none.
+func (db *DB) Idle() chan *z.Allocator { return poolOf(db.kv) }

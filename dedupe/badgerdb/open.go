@@ -50,7 +50,11 @@ func open(cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := guard.prepare(cfg.MemTable); err != nil {
+	largest, err := largestLeft(&cfg)
+	if err == nil {
+		err = guard.prepare(largest)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
 	kv, dead, err := openBadger(&cfg)
@@ -116,7 +120,11 @@ func openBadger(cfg *Config) (kv *badger.DB, dead <-chan error, err error) {
 	}
 	log := newKVLogger(cfg)
 	if err = errors.Join(precheck(cfg), unlock()); err == nil {
+		err = flushLarger(cfg)
+	}
+	if err == nil {
 		if kv, err = badger.Open(engine(cfg).WithSyncWrites(syncWrites && !ownSync).WithLogger(log)); err == nil {
+			unpool(kv)
 			return kv, log.dead, nil
 		}
 	}
@@ -141,9 +149,9 @@ func engine(cfg *Config) badger.Options {
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(cfg.MemTable).
 		WithNumMemtables(cfg.Memtables).
-		WithNumLevelZeroTables(4).
-		WithNumLevelZeroTablesStall(12).
-		WithBaseTableSize(8 << 20).
+		WithNumLevelZeroTables(2).
+		WithNumLevelZeroTablesStall(3). // of four it would make one, in memory, whatever its size
+		WithBaseTableSize(cfg.TableSize).
 		WithNumCompactors(2).
 		WithValueThreshold(min(1<<20, cfg.MemTable*15/100)).
 		WithValueLogFileSize(64 << 20).
