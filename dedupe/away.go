@@ -148,11 +148,14 @@ func (w *Writer) putBack(qs []*waiter) {
 	}
 }
 
-// shed goes on after a batch that the ledger was too slow for and wrote nothing
-// of: requests and claims are told so, the rest is tried again.
+// shed goes on after a batch that the ledger was too slow for, or had no room
+// for, and wrote nothing of: requests and claims are told so, the rest is tried
+// again.
 func (w *Writer) shed(ctx context.Context, f *flight, slow error) error {
 	w.metrics.count(opCommit, slow)
-	w.cfg.Log.Warn("ledger is too slow: a batch was given up", "event", "ledger.slow", "error", slow, "items", f.items)
+	if f.slow == 0 { // and not for every try
+		w.cfg.Log.Warn("ledger wrote nothing of a batch: requests are answered 503, the rest is tried again", "event", "ledger.slow", "error", slow, "items", f.items)
+	}
 	var gone, kept []*waiter
 	for _, q := range append(f.results, f.keys...) {
 		if q.fresh() {

@@ -202,7 +202,11 @@ func (b *book) flush(ctx context.Context, find func(string) *gate) bool {
 	for name, g := range dirty {
 		if err := b.writeBreaker(ctx, name, g); err != nil {
 			b.log.Warn("breaker not kept", "target", name, "error", err)
-			b.save(name, g)
+			b.mu.Lock()
+			if b.dirty[name] == nil { // else it changed meanwhile
+				b.dirty[name] = g
+			}
+			b.mu.Unlock()
 			done = false
 		}
 	}

@@ -311,7 +311,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	watch.Wait()
 	keep()
 	keeper.Wait()
-	f.book.flush(work, f.gate)
+	f.book.flush(storing, f.gate)
 	if err == nil {
 		select {
 		case err = <-f.failed:

@@ -186,12 +186,12 @@ func (c *call) notAdmitted(err error) outcome {
 	case errors.Is(err, dedupe.ErrAway):
 		c.complain("ledger is away", err)
 		return c.busy(outAway, retrySoon)
-	case errors.Is(err, dedupe.ErrOverloaded):
-		c.complain("ledger is overloaded", err)
-		return c.busy(outOverloaded, retrySoon)
 	case errors.Is(err, dedupe.ErrDiskLow):
 		c.complain("disk is low, intake is refused", err)
 		return c.busy(outOverloaded, retryLater)
+	case errors.Is(err, dedupe.ErrOverloaded):
+		c.complain("ledger is overloaded", err)
+		return c.busy(outOverloaded, retrySoon)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		c.complain("admission took longer than the provider waits", err)
 		return c.busy(outOverloaded, retrySoon)

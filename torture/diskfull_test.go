@@ -121,6 +121,66 @@ func fill(t *testing.T, ctx context.Context, r *Rig, eater *eater, res *Result) 
 	res.add(v)
 }
 
+// fullStop is how long a stop in order may take on a full disk: the drain time
+// of 5 s, 10 s in which results may still find room, 5 s for the last act, and
+// what else there is.
+const fullStop = 25 * time.Second
+
+// TestStopOnFullDisk has a gateway told to stop with less than half its reserve
+// left, while results wait for room and senders go on: they are answered 503, it
+// ends in order and in time, and what it had acknowledged is there when there is
+// space again.
+func TestStopOnFullDisk(t *testing.T) {
+	t.Parallel()
+	s := seed(t)
+	bin := built(t, asShipped)
+	if !isolated(t, bin, s) {
+		return
+	}
+	res := &Result{Fault: "stop on a full disk", Seed: s, Cycles: 1}
+	record(t, res)
+	ctx := within(t, 2*time.Minute)
+	dir := keep(t)
+	mount, unmount := inMemory(t, ctx, dir)
+	t.Cleanup(func() { must(t, unmount(within(t, time.Minute))) })
+	r, eater := onDisk(t, bin, s, dir, mount, fullReserve, fullBallast), &eater{dir: mount}
+	must(t, r.Boot(ctx))
+	r.Target.Hold(true)
+	r.Load()
+	must(t, answers(ctx, r, http.StatusOK))
+	must(t, Wait(ctx, time.Second))
+	must(t, eater.leave(fullReserve/4))
+	must(t, answers(ctx, r, http.StatusServiceUnavailable))
+	must(t, eater.leave(fullReserve/4)) // the ballast went
+	before := landed(t, r)
+	r.Target.Hold(false)
+	must(t, poll(ctx, 50*time.Millisecond, func() (bool, error) { return landed(t, r) > before, nil }))
+	must(t, answers(ctx, r, http.StatusServiceUnavailable)) // results wait, and hold up nobody
+
+	l := &r.Lives[len(r.Lives)-1]
+	began := time.Now()
+	err := r.Proc.Stop(within(t, 2*fullStop))
+	took := time.Since(began)
+	l.End = r.Clock()
+	r.Sender.Down()
+	must(t, err)
+	if took > fullStop {
+		t.Errorf("the stop took %v, want at most %v", took, fullStop)
+	}
+	must(t, r.Target.WaitIdle(ctx))
+	res.Note = fmt.Sprintf("ended in order %v after it was told to", took.Round(time.Millisecond))
+	fmt.Println(res.Fault+":", res.Note)
+	must(t, eater.give())
+	must(t, r.Boot(ctx))
+	must(t, answers(ctx, r, http.StatusOK))
+	r.EndLoad()
+	v, _ := settle(t, r, r.Clock(), 20)
+	if !v.OK() {
+		t.Errorf("the gateway broke its promises:\n%s", v.String())
+	}
+	res.add(v)
+}
+
 // landed is how many requests the targets took.
 func landed(t *testing.T, r *Rig) (n int) {
 	t.Helper()

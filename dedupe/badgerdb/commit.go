@@ -25,10 +25,11 @@ const (
 	lowEvery = 2 * time.Second
 )
 
-// Commit writes one batch; see dedupe.Committer.
-func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
-	if err := db.disk.room(ctx, sleep); err != nil {
-		return err
+// Commit writes one batch; see dedupe.Committer. Below half the reserve it
+// writes nothing, not even results: they wait with the caller, who may stop.
+func (db *DB) Commit(_ context.Context, b *dedupe.Batch) error {
+	if !db.disk.roomy() {
+		return errNoRoom
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -65,6 +66,9 @@ func (db *DB) Commit(ctx context.Context, b *dedupe.Batch) error {
 	}
 	return nil
 }
+
+// errNoRoom is what a batch gets that may touch the last of the disk.
+var errNoRoom = fmt.Errorf("%w: %w", dedupe.ErrOverloaded, dedupe.ErrDiskLow)
 
 // fail marks the ledger unusable: after a failed write or sync nobody can say
 // what is on disk, and syncing again may lie. mu is held.

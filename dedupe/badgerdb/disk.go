@@ -126,20 +126,27 @@ func (g *diskGuard) admit() error {
 	return nil
 }
 
-// room waits until any write is safe, so that a batch that only records
+// roomy reports whether any write is safe, so that a batch that only records
 // results doesn't touch the last of the disk. The ballast goes first.
-func (g *diskGuard) room(ctx context.Context, tick func(context.Context, time.Duration) error) error {
+func (g *diskGuard) roomy() bool {
 	for {
 		if g.look() >= g.reserve/2 || !guarded {
-			return nil
+			return true
 		}
-		if os.Remove(g.path()) == nil {
-			continue
+		if os.Remove(g.path()) != nil {
+			return false
 		}
-		if err := tick(ctx, time.Second); err != nil {
+	}
+}
+
+// room waits until any write is safe or ctx ends.
+func (g *diskGuard) room(ctx context.Context) error {
+	for !g.roomy() {
+		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // sleep waits for d or the end of ctx.

@@ -85,8 +85,8 @@ func (db *DB) DropNote(ctx context.Context, n dedupe.Note) error {
 // note changes one note in a transaction of its own, given the version that is
 // kept now.
 func (db *DB) note(ctx context.Context, n dedupe.Note, change func(*badger.Txn, uint64) error) error {
-	if err := db.disk.room(ctx, sleep); err != nil {
-		return err
+	if !db.disk.roomy() {
+		return errNoRoom
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

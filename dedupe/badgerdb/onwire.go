@@ -224,7 +224,7 @@ func (db *DB) recordUnknown(ctx context.Context) error {
 	if len(db.left) == 0 {
 		return nil
 	}
-	if err := db.disk.room(ctx, sleep); err != nil {
+	if err := db.disk.room(ctx); err != nil {
 		return err
 	}
 	db.mu.Lock()

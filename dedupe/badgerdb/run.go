@@ -152,7 +152,11 @@ func (db *DB) expireLogged(ctx context.Context) {
 func (db *DB) recordExpired(ctx context.Context, n int) {
 	db.metrics.keysExpired.Add(float64(n))
 	a := dedupe.ExpiredAct(n)
-	if err := db.Commit(ctx, &dedupe.Batch{Acts: []*dedupe.Act{&a}}); err != nil && ctx.Err() == nil {
+	err := db.disk.room(ctx)
+	if err == nil {
+		err = db.Commit(ctx, &dedupe.Batch{Acts: []*dedupe.Act{&a}})
+	}
+	if err != nil && ctx.Err() == nil {
 		db.log.Error("expired keys not recorded", "keys", n, "error", err)
 	}
 }
