@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 )
 
 // budget bounds the body bytes held by all requests together.
@@ -93,6 +94,23 @@ func fill(src io.Reader, buf *[]byte) (done bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// How much of a refused body is read to its end, and for how long.
+const (
+	restBytes = 1 << 20
+	restTime  = 5 * time.Second
+)
+
+// readRest reads what is still to come of a body that is refused and keeps
+// nothing of it, unless that is too much or takes too long. A sender that is
+// still writing when its connection is closed may never read why: what comes
+// after the close has the kernel throw the answer away.
+func (c *call) readRest() {
+	if c.req.ContentLength > restBytes || http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(restTime)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.req.Body, restBytes) // what fails is answered all the same
 }
 
 func classifyRead(err error) error {

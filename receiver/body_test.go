@@ -237,6 +237,31 @@ func TestBodyBudget(t *testing.T) {
 	}
 }
 
+// TestRefusedBodyIsRead: a sender that reads no answer before all of its body is
+// written, and is slow about it, gets its 503 and not a broken connection.
+func TestRefusedBodyIsRead(t *testing.T) {
+	t.Parallel()
+	f := setup(t, []*Source{source(t, "none")}, func(c *Config) { c.BodyBytesInFlight = 1_000 })
+	conn := f.dial(t)
+	defer conn.Close()
+	const size, parts = 600_000, 20
+	tick := time.NewTicker(50 * time.Millisecond) // a second in all: net/http itself lingers for half of one
+	defer tick.Stop()
+	if _, err := fmt.Fprintf(conn, "POST /in/none HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		t.Fatal(err)
+	}
+	for i := range parts {
+		if _, err := io.WriteString(conn, strings.Repeat("a", size/parts)); err != nil {
+			t.Fatalf("cut after %d of %d parts: %v", i, parts, err)
+		}
+		<-tick.C
+	}
+	b, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 503 ") || !strings.Contains(string(b), "Retry-After: ") {
+		t.Errorf("got %q, %v, want 503", b, err)
+	}
+}
+
 // TestDribblers: senders that declare the limit and send next to nothing hold
 // a first step each, and others are served.
 func TestDribblers(t *testing.T) {

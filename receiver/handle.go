@@ -131,7 +131,7 @@ func (c *call) bodyFault(err error) outcome {
 		return c.refuse(reasonBodyTimeout, "", &answerSlow)
 	case errors.Is(err, errBusy):
 		c.complain("too many body bytes in flight", err)
-		// The rest of the body is still to come.
+		c.readRest()
 		c.w.Header()["Connection"] = headerClose
 		return c.busy(outOverloaded, retrySoon)
 	}

@@ -110,6 +110,12 @@ func TestEdgeSlowSenders(t *testing.T) {
 	slices.Sort(took)
 	res.Note = fmt.Sprintf("2,000 connections a byte a second: %d good requests meanwhile, p99 %v; the last one closed after %v",
 		len(good), good[len(good)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Second/10))
+	if worst := good[len(good)-1]; worst > 5*time.Second {
+		t.Errorf("a good request took %v", worst)
+	}
+	if last := took[len(took)-1]; last > 40*time.Second {
+		t.Errorf("the last slow connection was closed after %v", last)
+	}
 	res.Lost = e.missing(res.Acknowledged)
 }
 
@@ -299,11 +305,9 @@ func TestControlEdgeBombs(t *testing.T) {
 }
 
 // overload sends from far more connections than the gateway serves at once,
-// bodies of that size, each its own event, until ctx is done. A refusal may
-// come before the body is sent and the connection end in the middle of it, half
-// a second later at the soonest: a sender that was held up has not read it then,
-// which counts as cut.
-func overload(ctx context.Context, e *edge, senders, size int) (acked map[string]bool, refused, cut int, faults []string) {
+// bodies of that size, each its own event, until ctx is done. What is not
+// acknowledged is to be answered 503.
+func overload(ctx context.Context, e *edge, senders, size int) (acked map[string]bool, refused int, faults []string) {
 	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: senders, DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	acked = map[string]bool{}
@@ -322,8 +326,6 @@ func overload(ctx context.Context, e *edge, senders, size int) (acked map[string
 					acked[id] = true
 				case status == http.StatusServiceUnavailable && err == nil:
 					refused++
-				case status == 0 && !timedOut(err) && e.alive():
-					cut++
 				case len(faults) < 5:
 					faults = append(faults, fmt.Sprintf("%s was answered %d, %v", id, status, err))
 				}
@@ -332,12 +334,7 @@ func overload(ctx context.Context, e *edge, senders, size int) (acked map[string
 		})
 	}
 	all.Wait()
-	return acked, refused, cut, faults
-}
-
-func timedOut(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
+	return acked, refused, faults
 }
 
 // TestEdgeOverload has far more arrive than the gateway can take, while every
@@ -359,7 +356,7 @@ func TestEdgeOverload(t *testing.T) { // alone: it takes all there is
 	}
 	ctx, enough := context.WithTimeout(t.Context(), d)
 	defer enough()
-	acked, refused, cut, faults := overload(ctx, e, 600, 256<<10)
+	acked, refused, faults := overload(ctx, e, 600, 256<<10)
 	over := time.Now()
 	for _, f := range faults {
 		t.Error(f)
@@ -380,14 +377,14 @@ func TestEdgeOverload(t *testing.T) { // alone: it takes all there is
 			res.Lost++
 		}
 	}
-	res.Note = fmt.Sprintf("600 senders of 256 KiB for %v: acknowledged %d, refused %d with Retry-After, cut %d, memory %d MiB at most, good again after %v",
-		d, len(acked), refused, cut, p>>20, recovered.Round(time.Millisecond))
+	res.Note = fmt.Sprintf("600 senders of 256 KiB for %v: acknowledged %d, refused %d with Retry-After, memory %d MiB at most, good again after %v",
+		d, len(acked), refused, p>>20, recovered.Round(time.Millisecond))
 	fmt.Println(res.Note)
 	if p > budget {
 		t.Errorf("%d MiB of memory, want at most %d", p>>20, int64(budget)>>20)
 	}
 	if refused == 0 || len(acked) == 0 || res.Lost > 0 {
-		t.Errorf("acknowledged %d, refused %d, cut %d, lost %d", len(acked), refused, cut, res.Lost)
+		t.Errorf("acknowledged %d, refused %d, lost %d", len(acked), refused, res.Lost)
 	}
 }
 
