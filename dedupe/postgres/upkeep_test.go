@@ -119,6 +119,9 @@ func TestAlertsNameMetrics(t *testing.T) {
 	if err := db.Measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := dedupe.NewWriter(dedupe.WriterConfig{Ledger: db, Registerer: reg}); err != nil {
+		t.Fatal(err)
+	}
 	const path = "../../docs/alerts/onceward-postgres.rules"
 	rules, err := os.ReadFile(path + ".yml")
 	if err != nil {
@@ -140,6 +143,15 @@ func TestAlertsNameMetrics(t *testing.T) {
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
 		if !strings.Contains(string(cases), "name: "+m[1]+" fires") || !strings.Contains(string(cases), "name: "+m[1]+" is silent") {
 			t.Errorf("no case has %s fire and be silent", m[1])
+		}
+	}
+	scale, err := os.ReadFile("../../docs/scale.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile("`Onceward[A-Z]\\w+`").FindAllString(string(scale), -1) {
+		if !strings.Contains(string(rules), "- alert: "+strings.Trim(name, "`")) {
+			t.Errorf("docs/scale.md speaks of the alert %s, which there is not", name)
 		}
 	}
 }
