@@ -87,6 +87,15 @@ func (h *history) run() {
 	if h.h.Move != nil {
 		do["move"] = h.move
 	}
+	h.mark()
+	for name, act := range do {
+		if name != "" && name != "advance" {
+			do[name] = func(t *rapid.T) {
+				act(t)
+				h.mark()
+			}
+		}
+	}
 	h.rt.Repeat(do)
 	if h.h.Move != nil {
 		h.move(h.rt)
@@ -96,6 +105,15 @@ func (h *history) run() {
 	}
 	h.compareStats()
 	h.compareActs()
+}
+
+// mark has both sides commit something. A ledger may know that it was in use later
+// than by its last batch, and after a kill that decides whether it trusts its clock.
+func (h *history) mark() {
+	h.Helper()
+	for _, l := range [...]dedupe.Committer{h.l, h.model} {
+		h.must(l.Commit(h.Context(), &dedupe.Batch{Acts: []*dedupe.Act{{Kind: dedupe.ActOperated, Outcome: "mark", By: by}}}))
+	}
 }
 
 // ref finds the engine's ref of an event by the model's.
