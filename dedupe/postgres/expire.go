@@ -226,11 +226,10 @@ func (db *DB) look(ctx context.Context, now int64, p *part) error {
 			EXISTS (SELECT FROM {bodies} WHERE until <= $1), EXISTS (SELECT FROM {bodies} WHERE until <= $2)`
 		to = append(to, &p.bodiesLive, &bodiesDue, &bodiesOverdue)
 	}
-	rows, err := db.pool.Query(ctx, db.of(p, sql), once, now, now-db.width.Milliseconds(), p.first(), p.end())
+	err := db.search(ctx, func(q querier) error {
+		return q.QueryRow(ctx, db.of(p, sql), once, now, now-db.width.Milliseconds(), p.first(), p.end()).Scan(to...)
+	})
 	if err != nil {
-		return err
-	}
-	if err := drain(rows, func(r pgx.Rows) error { return r.Scan(to...) }); err != nil {
 		return err
 	}
 	// An empty partition in the past has nothing that could have ended.

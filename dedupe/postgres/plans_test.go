@@ -229,7 +229,7 @@ func (l *large) ran(f func()) (out []plan, took time.Duration) {
 	return out, took
 }
 
-var big = regexp.MustCompile(`^(claims|pending|(events|closed|attempts|bodies|terms|dead)_p\d+)$`)
+var big = regexp.MustCompile(`^(claims|pending|(events|closed|attempts|bodies|terms)_p\d+)$`)
 
 // look adds up what a plan reads, and says what is wrong with it.
 func (n *node) look(read *float64, tables map[string]bool) (wrong string) {
