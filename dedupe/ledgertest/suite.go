@@ -84,7 +84,12 @@ func (c *Clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Run holds an engine to the whole contract of package dedupe.
+// atOnce is how many tests go on at a time, however many processors there are:
+// each has a ledger, with its memory or its connections.
+const atOnce = 4
+
+// Run holds an engine to the whole contract of package dedupe. Its tests go on
+// beside each other.
 func Run(t *testing.T, h Harness) {
 	if h.ChunkSize <= 0 {
 		h.ChunkSize = 512 << 10
@@ -92,6 +97,7 @@ func Run(t *testing.T, h Harness) {
 	if h.BodyLimit <= 0 {
 		h.BodyLimit = 32 << 20
 	}
+	slots := make(chan struct{}, atOnce)
 	for _, group := range [...]struct {
 		name  string
 		tests []test
@@ -115,12 +121,21 @@ func Run(t *testing.T, h Harness) {
 		{"keys", keyTests()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, tt := range group.tests {
-				t.Run(tt.name, func(t *testing.T) { tt.run(newFix(t, h)) })
+				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel()
+					slots <- struct{}{}
+					t.Cleanup(func() { <-slots }) // after those of the ledger
+					tt.run(newFix(t, h))
+				})
 			}
 		})
 	}
-	t.Run("history", func(t *testing.T) { Histories(t, h) })
+	t.Run("history", func(t *testing.T) {
+		t.Parallel()
+		Histories(t, h)
+	})
 }
 
 // test is one property, on a fresh ledger.

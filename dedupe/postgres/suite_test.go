@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,6 +95,31 @@ func start(tb ledgertest.TB, cfg postgres.Config) *running {
 	return r
 }
 
+// room is a database of the server with few schemas in it: what a ledger asks the
+// server about itself takes as long as there are tables in the database. Where the
+// server is not our own it is the one database.
+func room(tb ledgertest.TB, url string) string {
+	tb.Helper()
+	if os.Getenv("ONCEWARD_TEST_POSTGRES") != "" {
+		return url
+	}
+	rooms.Lock()
+	defer rooms.Unlock()
+	name := fmt.Sprint("room_", rooms.used/perRoom)
+	if rooms.used%perRoom == 0 {
+		ask(tb, postgres.Config{URL: url}, "CREATE DATABASE "+name)
+	}
+	rooms.used++
+	return strings.Replace(url, "dbname=postgres", "dbname="+name, 1)
+}
+
+const perRoom = 16
+
+var rooms struct {
+	sync.Mutex
+	used int
+}
+
 func TestConformance(t *testing.T) {
 	url := server(t)
 	histories := 25
@@ -105,7 +131,9 @@ func TestConformance(t *testing.T) {
 
 func harness(url string, histories int) ledgertest.Harness {
 	return ledgertest.Harness{
-		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger { return start(tb, fresh(tb, url, o)) },
+		Open: func(tb ledgertest.TB, o ledgertest.Options) dedupe.Ledger {
+			return start(tb, fresh(tb, room(tb, url), o))
+		},
 		Reopen: func(tb ledgertest.TB, l dedupe.Ledger) dedupe.Ledger {
 			r := l.(*running)
 			if err := r.Close(); err != nil {
