@@ -196,15 +196,11 @@ func count(t *testing.T, env string, otherwise int) int {
 	return n
 }
 
-// patient is how many times longer than on a quiet machine a step may take.
-const patient = 5
-
 // within bounds one step, so that a gateway that hangs fails the test that
-// saw it; d is what it takes on a quiet machine at the most. It holds for
-// clean-ups as well.
+// saw it. It holds for clean-ups as well.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patient*d)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), d)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -141,7 +141,7 @@ func (e *edge) firstUnready(ctx context.Context) string {
 // and readiness ends long enough before it to be seen.
 const (
 	draining   = "drain = \"30s\"\nreadiness_delay = \"3s\"\n"
-	drainLimit = 30*time.Second + 3*time.Second + patient*3*time.Second
+	drainLimit = 30*time.Second + 3*time.Second + 3*time.Second
 )
 
 // TestEdgeDrain stops a gateway under load again and again: it says that it is

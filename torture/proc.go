@@ -99,9 +99,7 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 		}
 	}
 	for t := range named {
-		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n"+
-			// A breaker is in use, and is no excuse for what moves too late.
-			"breaker = { probe = \"100ms\", probe_max = \"500ms\" }\n",
+		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n",
 			t, "http://"+targetAddr+"/"+t)
 	}
 	b.WriteString(at.Extra)
@@ -202,7 +200,7 @@ func (p *Proc) Ended(ctx context.Context) (*os.ProcessState, error) {
 }
 
 // Stop ends the process with SIGTERM and waits until it is gone; it must exit
-// with 0 before ctx is done.
+// with 0 before ctx is done. Where one that doesn't is held up stands in its log.
 func (p *Proc) Stop(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop gateway: %w", err)
@@ -215,7 +213,14 @@ func (p *Proc) Stop(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("stop gateway: %w", ctx.Err()), p.Kill())
+		p.Signal(syscall.SIGQUIT)
+		select {
+		case <-p.done:
+			p.cmd = nil
+			return fmt.Errorf("stop gateway: %w", ctx.Err())
+		case <-time.After(2 * time.Second):
+			return errors.Join(fmt.Errorf("stop gateway: %w", ctx.Err()), p.Kill())
+		}
 	}
 }
 
