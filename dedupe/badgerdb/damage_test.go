@@ -238,6 +238,20 @@ func TestLostFilesAreDamage(t *testing.T) {
 	}
 }
 
+// A table that the list of tables names and that is gone: either may be what was
+// damaged, so both are named.
+func TestLostTableNamesTheList(t *testing.T) {
+	cfg, _ := filled(t, 50)
+	lost := tables(t, cfg)[0]
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+	_, err := badgerdb.Open(cfg)
+	if !errors.Is(err, dedupe.ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(lost)) || !strings.Contains(err.Error(), "MANIFEST") {
+		t.Errorf("open: %v, want ErrDamaged naming %s and MANIFEST", err, filepath.Base(lost))
+	}
+}
+
 // A kill while the ledger is made, or while a table is written, leaves files
 // that mean nothing.
 func TestUnfinishedFilesAreNotDamage(t *testing.T) {

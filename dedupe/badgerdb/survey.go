@@ -187,7 +187,10 @@ func (s *survey) readTables() {
 	}
 	_ = g.Wait()
 	for _, t := range s.tables {
-		if t.err != nil {
+		switch {
+		case errors.Is(t.err, fs.ErrNotExist): // a list that was cut names tables that are gone for good
+			s.fault(t.path, "is not there, and %s names it: one of the two was lost or cut", badger.ManifestFilename)
+		case t.err != nil:
 			s.fault(t.path, "%v", t.err)
 		}
 	}
