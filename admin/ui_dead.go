@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/event"
 )
 
 // deadGroup is dead deliveries of one target that ended alike.
@@ -23,6 +24,7 @@ type deadGroup struct {
 }
 
 type deadData struct {
+	Damaged []event.Ref // between the rows, unreadable
 	Target  string
 	Total   int64
 	Groups  []deadGroup
@@ -56,7 +58,7 @@ func (a *Admin) deadPage(v *view) error {
 	if err != nil {
 		return err
 	}
-	q.Cursor, q.Limit, q.Budget = field(p, "cursor"), pageSize, pageBudget
+	q.Cursor, q.Limit, q.Budget, q.PastDamage = field(p, "cursor"), pageSize, pageBudget, true
 	page, err := a.cfg.Account.Deliveries(v.c.Request().Context(), q)
 	var inv *audit.InvalidError
 	if errors.As(err, &inv) {
@@ -64,7 +66,7 @@ func (a *Admin) deadPage(v *view) error {
 	} else if err != nil {
 		return err
 	}
-	d.Rows = page.Items
+	d.Rows, d.Damaged = page.Items, page.Damaged
 	self := url.Values{}
 	if d.Target != "" {
 		self.Set("target", d.Target)
@@ -89,7 +91,7 @@ func (v *view) groupDead(d *deadData, args Filter) error {
 	if err != nil {
 		return err
 	}
-	q.Limit, q.Budget = audit.MaxLimit, pageBudget/4
+	q.Limit, q.Budget, q.PastDamage = audit.MaxLimit, pageBudget/4, true
 	groups := map[[2]string]*deadGroup{}
 	for d.Looked < deadSample {
 		page, err := v.a.cfg.Account.Deliveries(v.c.Request().Context(), q)

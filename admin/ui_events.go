@@ -64,6 +64,7 @@ type eventsData struct {
 	Fields  []string // names of the indexed fields of all sources
 	Where   bool     // there is a field to search by
 	Indexed bool     // an event on the page has one
+	Damaged []event.Ref
 }
 
 // eventArgs reads the filter of the address. Empty fields are those of a form
@@ -105,7 +106,7 @@ func (a *Admin) eventsPage(v *view) error {
 	}
 	q, err := d.Args.Query(audit.KindEvents, v.now)
 	if err == nil {
-		q.Cursor, q.Limit, q.Budget = field(params, "cursor"), pageSize, pageBudget
+		q.Cursor, q.Limit, q.Budget, q.PastDamage = field(params, "cursor"), pageSize, pageBudget, true
 		err = a.fillEvents(v, &d, q)
 	}
 	var inv *audit.InvalidError
@@ -124,7 +125,7 @@ func (a *Admin) fillEvents(v *view, d *eventsData, q audit.Query) error {
 	if err != nil {
 		return err
 	}
-	d.Rows = v.eventRows(page.Items)
+	d.Rows, d.Damaged = v.eventRows(page.Items), page.Damaged
 	d.Indexed = indexed(d.Rows)
 	if q.Cursor != "" {
 		d.Newest = "/events?" + d.Self

@@ -158,7 +158,7 @@ func (d *targetData) waiting(v *view) {
 	if err != nil {
 		return
 	}
-	q.Limit, q.Budget = 10, pageBudget/2
+	q.Limit, q.Budget, q.PastDamage = 10, pageBudget/2, true
 	page, err := v.a.cfg.Account.Deliveries(v.c.Request().Context(), q)
 	if err != nil {
 		return // the counts above say how many there are; this list only helps

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -565,14 +566,52 @@ func TestTargetStates(t *testing.T) {
 
 // concerned is a ledger that says things of itself.
 type concerned struct {
-	*ledgertest.Memory
+	dedupe.Account
 	say []dedupe.Concern
+	bad event.Ref
 }
 
-func (c concerned) Stats(ctx context.Context) (dedupe.Stats, error) {
-	st, err := c.Memory.Stats(ctx)
+func (c *concerned) Stats(ctx context.Context) (dedupe.Stats, error) {
+	st, err := c.Account.Stats(ctx)
 	st.Concerns = c.say
 	return st, err
+}
+
+// Events of a concerned ledger have a hole where bad stands.
+func (c *concerned) Events(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	page, err := c.Account.Events(ctx, f, cursor, limit)
+	if i := slices.IndexFunc(page.Items, func(r dedupe.Record) bool { return r.Event.Ref == c.bad }); i >= 0 {
+		page.Items = page.Items[:i]
+		return page, &dedupe.EventError{Ref: c.bad, Err: dedupe.ErrDamaged}
+	}
+	return page, err
+}
+
+// TestUnreadableEvent: one event that can't be read hides no other one, and the page
+// says which it is and what to do.
+func TestUnreadableEvent(t *testing.T) {
+	t.Parallel()
+	ledger := &concerned{}
+	b := setup(t, func(c *admin.Config) {
+		var err error
+		if c.Account, err = audit.New(audit.Config{Reader: ledger, Keeper: ledgertest.NewMemory(ledgertest.Config{})}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	ledger.Account = b.ledger
+	b.accept("stripe", "evt_before", "{}")
+	ledger.bad = b.accept("stripe", "evt_bad", "{}")
+	b.accept("stripe", "evt_after", "{}")
+	_, body := signIn(b, token).get("/events")
+	for _, want := range []string{"evt_before", "evt_after", "1 event here can't be read", ledger.bad.String(), "onceward ledger check"} {
+		if !strings.Contains(strings.NewReplacer("<span>", "", "</span>", "", "&#39;", "'").Replace(body), want) {
+			t.Errorf("the page does not say %q: %s", want, body)
+		}
+	}
+	var damaged *admin.APIError
+	if _, err := b.client.Events(t.Context(), admin.Filter{}, "", 10); !errors.As(err, &damaged) || damaged.Code != admin.CodeDamaged {
+		t.Errorf("a program that lists is told %v", err)
+	}
 }
 
 // TestConcerns: what the ledger says that needs somebody is on Overview, with what to
@@ -582,7 +621,7 @@ func TestConcerns(t *testing.T) {
 	say := []dedupe.Concern{{Name: "dead_rows", Text: "The table pending has <many> dead rows.", Do: "Vacuum it."}, dedupe.HeldConcern(3, "onceward ledger resume")}
 	b := setup(t, func(c *admin.Config) {
 		m := ledgertest.NewMemory(ledgertest.Config{})
-		acc, err := audit.New(audit.Config{Reader: concerned{m, say}, Keeper: m})
+		acc, err := audit.New(audit.Config{Reader: &concerned{Account: m, say: say}, Keeper: m})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -130,7 +130,7 @@ func (a *Account) Events(ctx context.Context, q Query) (dedupe.Page[Event], erro
 	if err != nil {
 		return dedupe.Page[Event]{}, err
 	}
-	out := dedupe.Page[Event]{Items: make([]Event, len(page.Items)), Next: page.Next}
+	out := dedupe.Page[Event]{Items: make([]Event, len(page.Items)), Next: page.Next, Damaged: page.Damaged}
 	for i := range page.Items {
 		out.Items[i] = viewEvent(&page.Items[i])
 	}
@@ -143,7 +143,7 @@ func (a *Account) Deliveries(ctx context.Context, q Query) (dedupe.Page[Delivery
 	if err != nil {
 		return dedupe.Page[Delivery]{}, err
 	}
-	out := dedupe.Page[Delivery]{Items: make([]Delivery, len(page.Items)), Next: page.Next}
+	out := dedupe.Page[Delivery]{Items: make([]Delivery, len(page.Items)), Next: page.Next, Damaged: page.Damaged}
 	for i := range page.Items {
 		out.Items[i] = viewRow(&page.Items[i])
 	}
@@ -193,6 +193,9 @@ func (a *Account) Health(ctx context.Context) error { return a.cfg.Keeper.Health
 // filter that matches little gets few long calls in place of many empty ones.
 const pageTime = time.Second
 
+// maxDamaged is how many events that can't be read one page passes over.
+const maxDamaged = 20
+
 type lister[T any] func(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[T], error)
 
 // list fills one page from as many of the ledger's bounded scans as fit in
@@ -208,6 +211,11 @@ func list[T any](ctx context.Context, a *Account, q Query, scan lister[T]) (dedu
 	next := cur.Engine
 	for {
 		page, err := scan(ctx, q.filterAt(cur), next, q.Limit-len(out.Items))
+		var at *dedupe.EventError
+		if q.PastDamage && len(out.Damaged) < maxDamaged && errors.Is(err, dedupe.ErrDamaged) && errors.As(err, &at) {
+			out.Damaged = append(out.Damaged, at.Ref)
+			page.Next, err = at.Ref.String(), nil
+		}
 		if err != nil {
 			return dedupe.Page[T]{}, fmt.Errorf("list %s: %w", q.Kind, err)
 		}

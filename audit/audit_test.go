@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -513,5 +514,53 @@ func TestLookedTo(t *testing.T) {
 		if at, ok := try(); ok {
 			t.Errorf("%s says %v", what, at)
 		}
+	}
+}
+
+// torn is a ledger in which one event can't be read.
+type torn struct {
+	dedupe.Account
+	bad event.Ref
+}
+
+func (h torn) Events(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.Record], error) {
+	page, err := h.Account.Events(ctx, f, cursor, limit)
+	for i := range page.Items {
+		if page.Items[i].Event.Ref == h.bad {
+			page.Items, page.Next = page.Items[:i], ""
+			return page, &dedupe.EventError{Ref: h.bad, Err: dedupe.ErrDamaged}
+		}
+	}
+	return page, err
+}
+
+// Damage is an error of a listing, unless somebody who looks asked for what is
+// around it: then it is named.
+func TestListPastDamage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var refs []event.Ref
+	for n := range 5 {
+		refs = append(refs, b.accept("shop", fmt.Sprint("evt_", n), "a", "{}"))
+	}
+	acc, err := audit.New(audit.Config{Reader: torn{b.ledger, refs[2]}, Keeper: b.ledger, Now: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := audit.Args{}.Query(audit.KindEvents, b.clock.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acc.Events(t.Context(), q); !errors.Is(err, dedupe.ErrDamaged) || !strings.Contains(err.Error(), refs[2].String()) {
+		t.Errorf("without asking: %v, want damage of %s", err, refs[2])
+	}
+	q.PastDamage = true
+	page, err := acc.Events(t.Context(), q)
+	var got []event.Ref
+	for _, ev := range page.Items {
+		got = append(got, ev.Ref)
+	}
+	if want := []event.Ref{refs[4], refs[3], refs[1], refs[0]}; err != nil || !slices.Equal(got, want) || !slices.Equal(page.Damaged, refs[2:3]) || page.Next != "" {
+		t.Errorf("%v without %v, next %q, %v; want %v without %s", got, page.Damaged, page.Next, err, want, refs[2])
 	}
 }

@@ -93,6 +93,10 @@ type Query struct {
 	// Budget is how long one page may go on looking for records that match. A
 	// page that ends by it may be short, or empty, and has a Next. Default 1s.
 	Budget time.Duration
+	// PastDamage passes over events that can't be read and names them in the
+	// page, for people who look: without it one is an error, and no program takes
+	// a page with a hole for whole.
+	PastDamage bool
 }
 
 // ParseQuery reads a listing's query parameters: the arguments of Args,

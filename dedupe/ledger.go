@@ -153,7 +153,24 @@ type Filter struct {
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next"`
+	// Damaged are the events between the items that can't be read, only where
+	// they were asked to be passed over: otherwise one is an error.
+	Damaged []event.Ref `json:"damaged,omitempty"`
 }
+
+// EventError says which event an error of a listing is about. Of Account.Events and
+// Account.Deliveries it comes with the page up to there; the ref is the cursor
+// of what is behind it.
+type EventError struct {
+	Ref event.Ref
+	Err error
+}
+
+// Error is the error with the event's ref.
+func (e *EventError) Error() string { return "event " + e.Ref.String() + ": " + e.Err.Error() }
+
+// Unwrap is the error itself.
+func (e *EventError) Unwrap() error { return e.Err }
 
 // TailEnd is the cursor of Tail that stands after the newest event.
 const TailEnd = "end"

@@ -43,7 +43,7 @@ func (db *DB) visit(ctx context.Context, f dedupe.Filter, below event.Ref, visit
 			}
 			rec, spent, err := db.listed(txn, &f, ref, from)
 			if err != nil {
-				return err
+				return &dedupe.EventError{Ref: ref, Err: err}
 			}
 			if rec != nil && !visit(rec) {
 				return nil
@@ -75,11 +75,8 @@ func (db *DB) listed(txn *badger.Txn, f *dedupe.Filter, ref event.Ref, from *cla
 		cost = recordCost / 2
 		ev, p, err = db.sought(txn, f, ref)
 	}
-	if err != nil {
-		return nil, cost, fmt.Errorf("event %s: %w", ref, err)
-	}
-	if ev == nil {
-		return nil, cost, nil
+	if err != nil || ev == nil {
+		return nil, cost, err
 	}
 	db.metrics.looked.Add(recordCost)
 	rec, err := db.record(txn, *ev, p)

@@ -1,14 +1,18 @@
 package badgerdb_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/badgerdb"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
@@ -209,5 +213,51 @@ func TestListingOfManyOpen(t *testing.T) {
 				t.Errorf("of another source %d, next %q, %v: want none, and to be looked further for", len(p.Items), p.Next, err)
 			}
 		})
+	}
+}
+
+// An event that can't be read is an error that names it and comes with what is
+// before it; behind it the listing goes on.
+func TestListingPastDamage(t *testing.T) {
+	t.Parallel()
+	cfg, refs := filled(t, 6)
+	bad := refs[3]
+	touch(t, cfg.Dir, 'e', func(txn *badger.Txn, key, val []byte) error {
+		if key[6] != 'e' || !bytes.HasSuffix(key, bad[:]) {
+			return nil
+		}
+		val[len(val)-1] ^= 1
+		return txn.Set(key, val)
+	})
+	db, err := badgerdb.Open(cfg) // a gateway would say so and not start: the delivery is open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, f := range []dedupe.Filter{{}, {Source: "s"}, {Status: event.StatusPending}, {State: "pending", Target: "t"}} {
+		var got []event.Ref
+		damaged, cursor := 0, ""
+		for range 10 {
+			page, err := db.Deliveries(t.Context(), f, cursor, 2)
+			for _, d := range page.Items {
+				got = append(got, d.Event)
+			}
+			var at *dedupe.EventError
+			switch {
+			case err == nil:
+				cursor = page.Next
+			case errors.As(err, &at) && errors.Is(err, dedupe.ErrDamaged) && at.Ref == bad:
+				damaged++
+				cursor = at.Ref.String()
+			default:
+				t.Fatalf("%+v: %v, want damage of %s", f, err, bad)
+			}
+			if cursor == "" {
+				break
+			}
+		}
+		if want := []event.Ref{refs[5], refs[4], refs[2], refs[1], refs[0]}; !slices.Equal(got, want) || damaged != 1 {
+			t.Errorf("%+v: %v and %d damaged, want %v and one", f, got, damaged, want)
+		}
 	}
 }
