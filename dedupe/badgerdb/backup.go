@@ -506,6 +506,23 @@ func (db *DB) resume() error {
 	return nil
 }
 
+// concerns are what an operator should see to.
+func (db *DB) concerns() []dedupe.Concern {
+	if db.held.IsZero() {
+		return nil
+	}
+	n := int64(0)
+	db.sched.Open(func(e dedupe.Entry) {
+		if e.Due == heldDue {
+			n++
+		}
+	})
+	if n == 0 {
+		return nil
+	}
+	return []dedupe.Concern{dedupe.HeldConcern(n, "start once with onceward serve --resume-deliveries")}
+}
+
 // hold keeps a delivery that is held from falling due.
 func (db *DB) hold(e *dedupe.Entry) {
 	if !db.held.IsZero() && e.Ref.Compare(db.held) <= 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,6 +63,9 @@ func TestRestoreHolds(t *testing.T) {
 		if err != nil || st.Targets["t"].Pending != 5 {
 			t.Errorf("stats: %+v, %v; want 5 pending", st.Targets, err)
 		}
+		if c := st.Concerns; len(c) != 1 || c[0].Name != "held" || !strings.Contains(c[0].Text, "5 deliveries") || !strings.Contains(c[0].Do, "--resume-deliveries") {
+			t.Errorf("what the ledger says of the hold: %+v", c)
+		}
 		if rec, err := db.Get(t.Context(), refs[0]); err != nil || rec.Status != event.StatusDelivered {
 			t.Errorf("a delivered event is %s, %v", rec.Status, err)
 		}
@@ -86,6 +90,9 @@ func TestRestoreHolds(t *testing.T) {
 	}
 	if ls, _, err := db.Lease(t.Context(), "t", 10, time.Minute); err != nil || len(ls) != 6 {
 		t.Errorf("%d deliveries are leased after the hold, want 6: %v", len(ls), err)
+	}
+	if st, err := db.Stats(t.Context()); err != nil || len(st.Concerns) != 0 {
+		t.Errorf("after the hold the ledger says %+v, %v", st.Concerns, err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,8 @@ type Config struct {
 	// ScheduleCap is the number of open deliveries per target in memory.
 	// Default dedupe.DefaultScheduleCap.
 	ScheduleCap int
-	// ScanBudget is the number of records one page of a listing looks at.
+	// ScanBudget is the number of events one page of a listing looks at; one
+	// whose deliveries are read as well counts several times.
 	// Default 20,000.
 	ScanBudget int
 
@@ -257,7 +258,7 @@ func (db *DB) Stats(context.Context) (dedupe.Stats, error) {
 	if err != nil {
 		return st, err
 	}
-	st.Targets = db.sched.Stats()
+	st.Targets, st.Concerns = db.sched.Stats(), db.concerns()
 	st.SizeBytes, st.FreeBytes, st.Reserve = db.disk.size(), db.disk.free(), db.disk.reserve
 	st.ReadOnly = st.ReadOnly || db.disk.low()
 	st.ClockHold = db.clock.now().Before(db.holdUntil)
