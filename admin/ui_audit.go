@@ -25,7 +25,9 @@ type auditData struct {
 	Acts   []audit.LogAct
 	Logs   []audit.Standing
 	Keys   []string
-	Signed bool // a checkpoint was made just now
+	Signed bool   // a checkpoint was made just now
+	Broken string // what of the logs can't be read
+	Remedy string
 	Wrong  string
 	Older  string
 	Newest string
@@ -73,17 +75,30 @@ func (v *view) audit(p url.Values, signed bool) error {
 		d.Newest = "/audit?" + self
 	}
 	var err error
-	if d.Logs, err = l.Standings(v.c.Request().Context()); err != nil {
+	if d.Logs, err = l.Standings(v.c.Request().Context()); err != nil && !d.broken(err) {
 		return err
 	}
 	if d.Keys, err = l.PublicKeys(v.c.Request().Context()); err != nil {
 		return err
 	}
 	status, err := v.acts(&d, q, self)
-	if err != nil {
+	if err != nil && !d.broken(err) {
 		return err
 	}
+	if t := l.Trouble(); t != nil && d.Broken == "" {
+		d.broken(t.Err)
+	}
 	return v.render(status, "audit", "Audit", "/audit", d)
+}
+
+// broken notes what can't be read, so that the page shows the rest; it is false of
+// an error that is no damage.
+func (d *auditData) broken(err error) bool {
+	if !errors.Is(err, dedupe.ErrDamaged) {
+		return false
+	}
+	d.Broken, d.Remedy = capital(err.Error()), auditRemedy
+	return true
 }
 
 func (v *view) acts(d *auditData, p url.Values, self string) (int, error) {
@@ -99,7 +114,7 @@ func (v *view) acts(d *auditData, p url.Values, self string) (int, error) {
 		d.Wrong = inv.Problem
 		return http.StatusBadRequest, nil
 	case err != nil:
-		return 0, err
+		return http.StatusOK, err
 	}
 	d.Acts = page.Items
 	if page.Next != "" {

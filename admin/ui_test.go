@@ -614,6 +614,42 @@ func TestUnreadableEvent(t *testing.T) {
 	}
 }
 
+// unsigned is a ledger whose acts can't be read.
+type unsigned struct{ *ledgertest.Memory }
+
+func (unsigned) ActLogs(context.Context) ([]dedupe.ActLog, error) {
+	return nil, fmt.Errorf("act 7: %w", dedupe.ErrDamaged)
+}
+
+// TestBrokenAudit: a log that can't be read or signed is said on Overview, and the
+// page Audit says what to do in place of failing.
+func TestBrokenAudit(t *testing.T) {
+	t.Parallel()
+	var log *audit.Log
+	b := setup(t, func(c *admin.Config) {
+		key, _, err := audit.GenerateKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if log, err = audit.NewLog(audit.LogConfig{Ledger: unsigned{ledgertest.NewMemory(ledgertest.Config{})}, Key: key}); err != nil {
+			t.Fatal(err)
+		}
+		c.Audit = log
+	})
+	r := signIn(b, token)
+	if status, body := r.get("/audit"); status != 200 || !strings.Contains(body, "act 7") || !strings.Contains(body, "onceward audit verify") {
+		t.Errorf("the page Audit = %d %s", status, body)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := log.Run(ctx); err != nil { // one round, as at a stop
+		t.Fatal(err)
+	}
+	if _, body := r.get("/"); !strings.Contains(body, "The audit log can&#39;t be signed") || !strings.Contains(body, "act 7") {
+		t.Errorf("Overview: %s", body)
+	}
+}
+
 // TestConcerns: what the ledger says that needs somebody is on Overview, with what to
 // do, and in the status.
 func TestConcerns(t *testing.T) {

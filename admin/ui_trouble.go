@@ -94,11 +94,21 @@ func (v *view) gatewayTroubles() []trouble {
 		out = append(out, trouble{Word: "clock held", Level: "warn", Title: "The clock ran far ahead", Text: "Expiry waits an hour, so that a wrong clock deletes nothing.",
 			Short: "clock", Href: "/", Act: "Refresh"})
 	}
+	if l := v.a.cfg.Audit; l != nil {
+		if t := l.Trouble(); t != nil {
+			out = append(out, trouble{Word: "not signed", Level: "warn", Title: "The audit log can't be signed",
+				Text:  capital(shown(t.Err.Error())) + ". Events go on as ever and acts are recorded, but what is newer can't be proved. " + auditRemedy,
+				Short: "audit log", Since: t.Since, Href: "/audit", Act: "Open audit"})
+		}
+	}
 	for _, c := range st.Concerns {
 		out = append(out, concern(c))
 	}
 	return out
 }
+
+// auditRemedy is what to do about an audit log that is not whole.
+const auditRemedy = "“onceward audit verify” names the record that is wrong; a backup from before has it."
 
 // concern is what the ledger says that needs a person.
 func concern(c dedupe.Concern) trouble {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +59,33 @@ type Log struct {
 	// telling lets one goroutine at a time talk to the witness, which may take
 	// its time: never under mu.
 	telling sync.Mutex
+
+	trouble atomic.Pointer[Trouble] // nil while the log can be signed
+	torn    atomic.Pointer[Trouble] // of a log that nobody goes on with
+}
+
+// Trouble is why a log can't be signed.
+type Trouble struct {
+	Since time.Time
+	Err   error
+}
+
+// Trouble is what keeps this gateway's log from being signed, or else another
+// log of the ledger; nil while nothing does. Acts are recorded all the same.
+func (l *Log) Trouble() *Trouble {
+	if t := l.trouble.Load(); t != nil {
+		return t
+	}
+	return l.torn.Load()
+}
+
+// note keeps since when there is a trouble.
+func (l *Log) note(at *atomic.Pointer[Trouble], err error) {
+	t := &Trouble{Since: l.cfg.Now(), Err: err}
+	if before := at.Load(); before != nil {
+		t.Since = before.Since
+	}
+	at.Store(t)
 }
 
 // maxFresh bounds the checkpoints kept for the witness; the newest of them cover
@@ -153,6 +181,7 @@ func (l *Log) checkpointAll(ctx context.Context) ([]Checkpoint, error) {
 // damaged says that a writer's log that nobody goes on with can't be signed. It
 // keeps no other log from being.
 func (l *Log) damaged(err error) {
+	l.note(&l.torn, err)
 	l.cfg.Log.Error("a log of an earlier writer is damaged", "event", "audit.damaged", "error", err)
 }
 
@@ -161,6 +190,7 @@ func (l *Log) failed(ctx context.Context, err error) {
 		return
 	}
 	l.met.failures.Inc()
+	l.note(&l.trouble, err)
 	l.cfg.Log.Error("audit log could not be brought up to date", "event", "audit.failed", "error", err)
 }
 
@@ -173,7 +203,9 @@ func (l *Log) round(ctx context.Context) {
 	}
 	if err != nil {
 		l.failed(ctx, err)
+		return
 	}
+	l.trouble.Store(nil)
 }
 
 // ErrNothing says that there is nothing to sign yet.

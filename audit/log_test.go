@@ -833,3 +833,52 @@ func TestCheckpointIsStrict(t *testing.T) {
 		}
 	}
 }
+
+// sick is a ledger whose acts can't be read for a while.
+type sick struct {
+	audit.LogLedger
+	err error
+}
+
+func (s *sick) ActLogs(ctx context.Context) ([]dedupe.ActLog, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.LogLedger.ActLogs(ctx)
+}
+
+// What keeps a log from being signed is said, since when, until it is signed again.
+func TestLogTrouble(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t)
+	ledger := &sick{LogLedger: b.ledger}
+	b.cfg.Ledger = ledger
+	b.open()
+	b.record(3)
+	round := func() {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // one round, as at a stop
+		if err := b.log.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round()
+	if got := b.log.Trouble(); got != nil {
+		t.Errorf("a log that is well says %v", got.Err)
+	}
+	ledger.err = fmt.Errorf("act 2: %w", dedupe.ErrDamaged)
+	since := b.clock.now()
+	for range 2 {
+		round()
+		if got := b.log.Trouble(); got == nil || !errors.Is(got.Err, dedupe.ErrDamaged) || !got.Since.Equal(since) {
+			t.Errorf("a log that can't be signed says %+v, want damage since %v", got, since)
+		}
+		b.clock.add(time.Minute)
+	}
+	ledger.err = nil
+	round()
+	if got := b.log.Trouble(); got != nil {
+		t.Errorf("signed again, it says %v", got.Err)
+	}
+}
