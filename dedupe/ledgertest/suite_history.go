@@ -111,6 +111,7 @@ func (h *history) run() {
 // than by its last batch, and after a kill that decides whether it trusts its clock.
 func (h *history) mark() {
 	h.Helper()
+	h.known = h.clock.Now()
 	for _, l := range [...]dedupe.Committer{h.l, h.model} {
 		h.must(l.Commit(h.Context(), &dedupe.Batch{Acts: []*dedupe.Act{{Kind: dedupe.ActOperated, Outcome: "mark", By: by}}}))
 	}
@@ -143,7 +144,6 @@ func (h *history) accept(t *rapid.T) {
 	}
 	h.must(h.l.Commit(h.Context(), got))
 	h.must(h.model.Commit(h.Context(), want))
-	h.known = h.clock.Now()
 	for i := range got.Requests {
 		equal(h.fix, "outcomes", len(got.Requests[i].Outcomes), len(want.Requests[i].Outcomes))
 		for j, w := range want.Requests[i].Outcomes {
@@ -368,7 +368,6 @@ func (h *history) reopen(t *rapid.T) {
 	} else {
 		h.must(h.model.Close()) // both know then when they were last open
 		h.fix.reopen()
-		h.known = h.clock.Now()
 	}
 	h.model = h.model.Reopen()
 	h.held = nil
