@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -144,7 +145,10 @@ const (
 	drainLimit = 30*time.Second + 3*time.Second + 3*time.Second
 )
 
-// TestEdgeDrain stops a gateway under load again and again: it says that it is
+// drained is how many gateways are stopped at once: a stop is waiting, mostly.
+const drained = 4
+
+// TestEdgeDrain stops gateways under load again and again: each says that it is
 // not ready before it takes no more, every request it had begun is answered,
 // and it ends in time, with 0.
 func TestEdgeDrain(t *testing.T) {
@@ -156,22 +160,35 @@ func TestEdgeDrain(t *testing.T) {
 	s := seed(t)
 	res := &Result{Fault: "stops under load", Seed: s, Cycles: cycles}
 	record(t, res)
-	random := rand.New(rand.NewPCG(s, 20))
-	e := newEdge(t, asShipped, draining, e2signed())
-	var slowest time.Duration
-	for i := range cycles {
+	var slowest [drained]time.Duration
+	var all sync.WaitGroup
+	for g := range drained {
+		e := newEdge(t, asShipped, draining, e2signed())
+		all.Go(func() {
+			slowest[g] = e.drains(rand.New(rand.NewPCG(s, 20+uint64(g))), (cycles+g)/drained, res)
+		})
+	}
+	all.Wait()
+	res.Note = fmt.Sprintf("%d stops, no request cut, not ready first, the slowest took %v", cycles, slices.Max(slowest[:]).Round(time.Millisecond))
+}
+
+// drains starts and stops one gateway n times, and looks whether all is there
+// that it acknowledged.
+func (e *edge) drains(random *rand.Rand, n int, res *Result) (slowest time.Duration) {
+	acked := 0
+	for i := range n {
 		e.boot()
 		d := drain(e, random)
-		res.Acknowledged += d.acked
+		acked += d.acked
 		slowest = max(slowest, d.took)
 		if d.resets > 0 || d.first != "503" || d.exit != nil || d.took > drainLimit || d.acked == 0 {
-			t.Errorf("stop %d: %d requests cut (%v), readiness first said %s, ended with %v after %v, acknowledged %d", i, d.resets, d.why, d.first, d.exit, d.took, d.acked)
+			e.t.Errorf("stop %d: %d requests cut (%v), readiness first said %s, ended with %v after %v, acknowledged %d", i, d.resets, d.why, d.first, d.exit, d.took, d.acked)
 		}
 	}
 	e.boot()
-	res.Lost = e.missing(res.Acknowledged)
-	res.Note = fmt.Sprintf("%d stops, no request cut, not ready first, the slowest took %v", cycles, slowest.Round(time.Millisecond))
-	must(t, e.p.Stop(within(t, e.stopTime())))
+	res.add(Verdict{Acknowledged: acked, Lost: e.missing(acked)})
+	must(e.t, e.p.Stop(within(e.t, e.stopTime())))
+	return slowest
 }
 
 // TestEdgeSecondSignal: a second signal ends a drain at once, and a signal
