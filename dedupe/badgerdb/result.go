@@ -71,9 +71,9 @@ func (c *commit) result(r *dedupe.Result) error {
 
 // folds reports whether the attempt alone says how the delivery stands: it
 // closes one that has no state record yet. A delivery that was postponed has
-// one; its due time tells.
+// one; its due time tells. One that is cancelled gets one: it is found by it.
 func (c *commit) folds(at *place, r *dedupe.Result, e *dedupe.Entry) bool {
-	return !r.NoAttempt && !r.State.Open() && r.Attempt.Outcome != "" && r.Attempt.State == r.State &&
+	return !r.NoAttempt && !r.State.Open() && r.State != event.Cancelled && r.Attempt.Outcome != "" && r.Attempt.State == r.State &&
 		e.Generation == 0 && e.Attempts == 0 && e.Due == e.Opened &&
 		at.sub == subEvent && at.class.folds() && at.class.auditT(r.Lease.Delivery.Event) >= c.db.cuts.Load().of(kindAttempt, at.class.n)
 }

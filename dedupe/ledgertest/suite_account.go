@@ -18,6 +18,7 @@ func accountTests() []test {
 		{"filters of events", accountFilters},
 		{"filters of deliveries", accountDeliveries},
 		{"filters of what was carried", accountCarried},
+		{"what its first attempt closed is found by its state", accountClosed},
 		{"a selective filter still comes to its end", accountSparse},
 		{"cursors that are none", accountCursor},
 		{"lookup", accountLookup},
@@ -25,6 +26,28 @@ func accountTests() []test {
 		{"attempts oldest first", accountAttempts},
 		{"stats", accountStats},
 		{"tallies", accountTally},
+	}
+}
+
+func accountClosed(f *fix) {
+	want := map[event.State]event.Ref{}
+	for _, state := range [...]event.State{event.Delivered, event.Dead, event.Cancelled} {
+		want[state] = f.newEvent("evt_"+state.String(), "{}", billing)
+		r := f.result(f.leaseOne(billing), state, 0)
+		r.Attempt.State = state
+		f.finish(r)
+	}
+	for _, again := range [...]func(){func() {}, f.reopen} {
+		again()
+		for state, ref := range want {
+			rows := f.deliveries(dedupe.Filter{State: state.String()}, 10)
+			if len(rows) != 1 || rows[0].Delivery.Event != ref || rows[0].Delivery.State != state {
+				f.Errorf("deliveries that are %s: %v, want that of %s", state, rows, ref)
+			}
+			if got := recordRefs(f.events(dedupe.Filter{Status: event.Status(state.String())}, 10)); !slices.Equal(got, []event.Ref{ref}) {
+				f.Errorf("events that are %s: %v, want %s", state, got, ref)
+			}
+		}
 	}
 }
 
