@@ -13,9 +13,9 @@ type Concern struct {
 // HeldConcern is that n deliveries are held because the ledger was restored. resume says
 // how the hold is ended.
 func HeldConcern(n int64, resume string) Concern {
-	what := fmt.Sprintf("%d deliveries that were open when the ledger was copied are held, since most were made after it.", n)
+	what := fmt.Sprintf("%d deliveries that were open when the ledger was copied are held: most were probably delivered since.", n)
 	if n == 1 {
-		what = "1 delivery that was open when the ledger was copied is held, since it was probably made after it."
+		what = "1 delivery that was open when the ledger was copied is held: it was probably delivered since."
 	}
 	return Concern{Name: "held", Text: what, Do: "Look whether their targets have had them, then end the hold: " + resume + "."}
 }
