@@ -20,9 +20,9 @@ type StoreConfig struct {
 	// compactions of the embedded ledger. Bodies in flight may come on top,
 	// together 64 MiB at most, and a fifth of all that for a moment. The pages of
 	// the ledger's files that the process has touched (RssFile) are not counted:
-	// the kernel takes them back whenever it needs them. A ledger of more than 10 GiB
-	// with large bodies takes more while it is compacted, about twice as much at ten
-	// times the size: set a higher limit for it. Default "512MiB", at least "64MiB".
+	// the kernel takes them back whenever it needs them. A ledger of more than 32 GiB
+	// takes more while it is compacted, in proportion to its size: set a higher limit
+	// for it. Default "512MiB", at least "64MiB".
 	MemoryLimit Size `toml:"memory_limit,omitzero"`
 
 	// Path is the ledger's directory, made with mode 0700 when it is missing.

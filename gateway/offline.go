@@ -34,7 +34,7 @@ func embedded(cfg *Config, log *slog.Logger, now func() time.Time) badgerdb.Conf
 type ledgerShare struct {
 	memtable  int64 // size of one
 	memtables int   // that wait for their flush, beside the one written to and the one flushed
-	table     int64 // size of the smallest tables that compaction makes
+	table     int64 // size of the tables that compaction makes
 	hot       int64 // bodies that wait for their first attempt
 }
 
@@ -47,7 +47,7 @@ func shares(limit Size) ledgerShare {
 	return ledgerShare{
 		memtable:  int64(min(32<<20, max(8<<20, limit/16))),
 		memtables: int(min(3, max(1, limit>>28-1))),
-		table:     int64(min(8<<20, max(512<<10, limit>>9))),
+		table:     int64(min(4<<20, max(1<<20, limit>>6))),
 		hot:       int64(min(32<<20, max(8<<20, limit/16))),
 	}
 }

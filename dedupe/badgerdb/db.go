@@ -53,10 +53,10 @@ type Config struct {
 	// Memtables is how many others may wait for their flush, beside the one that
 	// is being flushed; each takes a third more memory than its size. Default 3.
 	Memtables int
-	// TableSize is the size of the tables of the level that memtables are merged
-	// into; those of each level below are twice as large, which with 10 GiB is
-	// eight times. About five are put together at once, in up to six times their
-	// size of memory. Default 1 MiB.
+	// TableSize is the size of the tables that compaction writes. Up to thirteen
+	// are put together at once, in up to six times their size of memory. It is
+	// doubled until at most 8,192 of them hold what the ledger has at its start:
+	// each is an open file. Default 4 MiB.
 	TableSize int64
 	// HotBytes bounds the bodies kept from commit to first attempt. Default
 	// 32 MiB.
@@ -101,7 +101,7 @@ func (c *Config) fill() {
 	dur(&c.ClaimBucket, 8*day)
 	hurry(c)
 	def(&c.MemTable, 32<<20)
-	def(&c.TableSize, 1<<20)
+	def(&c.TableSize, 4<<20)
 	def(&c.HotBytes, 32<<20)
 	if c.Memtables <= 0 {
 		c.Memtables = 3

@@ -36,6 +36,25 @@ func largestLeft(cfg *Config) (int64, error) {
 	return size, nil
 }
 
+// maxTables is how many tables of their size hold the ledger at its start.
+const maxTables = 8192
+
+// tableSize is the size of tables with which there are not too many. What can't
+// be read counts as nothing: opening will say so.
+func tableSize(cfg *Config) int64 {
+	sum, size := int64(0), cfg.TableSize
+	entries, _ := os.ReadDir(ledgerDir(cfg.Dir))
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".sst") {
+			sum += info.Size()
+		}
+	}
+	for size < sum/maxTables {
+		size *= 2
+	}
+	return size
+}
+
 // flushLarger has memtables that were larger than those of cfg flushed by an
 // engine of their size: one with smaller memtables can't hold what is in their
 // logs, and panics.

@@ -1,8 +1,10 @@
 package badgerdb_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,5 +81,28 @@ func TestLargeBatchInSmallMemtables(t *testing.T) {
 	accept(t, db, req)
 	if len(req.Outcomes) != 1000 {
 		t.Errorf("%d outcomes, %v", len(req.Outcomes), req.Err)
+	}
+}
+
+// Tables grow with the ledger, so that there are not too many.
+func TestTableSizeFollowsLedger(t *testing.T) {
+	t.Parallel()
+	cfg := small(t.TempDir(), time.Now)
+	if got := badgerdb.Engine(cfg).BaseTableSize; got != 4<<20 {
+		t.Errorf("tables of an empty ledger are of %d bytes", got)
+	}
+	dir := filepath.Join(cfg.Dir, "ledger")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "000001.sst"))
+	if err == nil {
+		err = errors.Join(f.Truncate(100<<30), f.Close()) // sparse
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := badgerdb.Engine(cfg).BaseTableSize; got != 16<<20 {
+		t.Errorf("tables of a ledger of 100 GiB are of %d bytes, want 16 MiB", got)
 	}
 }

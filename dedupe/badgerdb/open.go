@@ -143,7 +143,9 @@ func openBadger(cfg *Config) (kv *badger.DB, dead <-chan error, err error) {
 
 // engine is how Badger is run, always.
 func engine(cfg *Config) badger.Options {
-	return badger.DefaultOptions(ledgerDir(cfg.Dir)).
+	opt := badger.DefaultOptions(ledgerDir(cfg.Dir))
+	opt.TableSizeMultiplier = 1 // the memory to put one together is the same on each level
+	return opt.
 		WithSyncWrites(syncWrites).
 		WithDetectConflicts(false). // one writer
 		WithNumVersionsToKeep(1).
@@ -151,7 +153,7 @@ func engine(cfg *Config) badger.Options {
 		WithNumMemtables(cfg.Memtables).
 		WithNumLevelZeroTables(2).
 		WithNumLevelZeroTablesStall(3). // of four it would make one, in memory, whatever its size
-		WithBaseTableSize(cfg.TableSize).
+		WithBaseTableSize(tableSize(cfg)).
 		WithNumCompactors(2).
 		WithValueThreshold(min(1<<20, cfg.MemTable*15/100)).
 		WithValueLogFileSize(64 << 20).
