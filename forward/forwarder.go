@@ -279,7 +279,10 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	leasing, halt := context.WithCancel(work)
 	defer halt()
 
-	if err := f.restore(ctx); err != nil {
+	switch err := f.restore(ctx); {
+	case ctx.Err() != nil && (errors.Is(err, dedupe.ErrAway) || errors.Is(err, ctx.Err())):
+		return nil // nothing was begun
+	case err != nil:
 		return err
 	}
 	var queues, watch sync.WaitGroup

@@ -33,6 +33,16 @@ type store struct {
 	finish func([]*dedupe.Result) error // called before the commit
 	lease  func(target string) error
 	put    func() error // of a note
+	notes  func() error
+}
+
+func (s *store) Notes(ctx context.Context, kind string) ([]dedupe.Note, error) {
+	if s.notes != nil {
+		if err := s.notes(); err != nil {
+			return nil, err
+		}
+	}
+	return s.Memory.Notes(ctx, kind)
 }
 
 func (s *store) PutNote(ctx context.Context, n dedupe.Note) (dedupe.Note, error) {

@@ -2,15 +2,32 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/onceward/onceward/dedupe"
 )
 
+// awayAgain is how often what is kept of targets is asked for while the ledger
+// is away.
+const awayAgain = 200 * time.Millisecond
+
 // restore reads what is kept of targets and applies it to those there are.
 func (f *Forwarder) restore(ctx context.Context) error {
-	if err := f.book.open(ctx); err != nil {
-		return err
+	for {
+		err := f.book.open(ctx)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, dedupe.ErrAway) {
+			return err
+		}
+		select { // it went away while the gateway started, and comes back
+		case <-ctx.Done():
+			return err
+		case <-time.After(awayAgain):
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -368,3 +368,54 @@ func TestLimiterPromises(t *testing.T) {
 	now = now.Add(300 * time.Millisecond)
 	take("three tenths of a second later", 9, 3)
 }
+
+// A ledger that goes away while the gateway starts is waited for: nothing is
+// attempted before it has said which targets are paused, and a stop ends the wait.
+func TestAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, net *pipes) {
+		rec := &recorder{tb: t, answer: status(200)}
+		net.serve(t, "a", rec)
+		mem := ledgertest.NewMemory(ledgertest.Config{})
+		var away atomic.Bool
+		start := func() *rig {
+			r := rigOn(t, mem, func(c *Config) { c.Dial = net.dial })
+			r.store.notes = func() error {
+				if away.Load() {
+					return dedupe.ErrAway
+				}
+				return nil
+			}
+			return r
+		}
+		away.Store(true)
+		r := start()
+		refs := r.many(3)
+		r.run(Target{Name: "a", URL: mustURL(t, "http://a/")})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := rec.count(); n != 0 {
+			t.Errorf("%d attempts before it is known whether the target is paused", n)
+		}
+		if err := r.stop(); err != nil {
+			t.Errorf("stopped while away: %v", err)
+		}
+		r = start()
+		r.run(Target{Name: "a", URL: mustURL(t, "http://a/")})
+		time.Sleep(time.Minute)
+		away.Store(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.deliveredOnce(refs, "a")
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		r = start() // the control: another error ends it
+		r.store.notes = func() error { return dedupe.ErrDamaged }
+		r.run(Target{Name: "a", URL: mustURL(t, "http://a/")})
+		synctest.Wait()
+		if err := r.stop(); !errors.Is(err, dedupe.ErrDamaged) {
+			t.Errorf("with a damaged ledger: %v", err)
+		}
+	})
+}
