@@ -196,3 +196,39 @@ func TestOpenKeyBetweenRounds(t *testing.T) {
 		t.Fatalf("%d rounds", rounds)
 	}
 }
+
+// A reader, and a check, that began before a bucket was dropped find what was
+// carried out of it, and take nothing of it for damage; what is missing without a
+// drop is damage.
+func TestReadAcrossADrop(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 24*time.Hour, 0)
+	send := func(id string) event.Ref {
+		r := request("s", id, "body of "+id, "t")
+		accept(t, db, r)
+		return r.Outcomes[0].Ref
+	}
+	expire := func() {
+		clock.Advance(48 * time.Hour)
+		if x, err := db.Expire(t.Context()); err != nil || x.Buckets == 0 {
+			t.Fatalf("%+v, %v", x, err)
+		}
+	}
+	open := send("open")
+	if b, err := db.LoadAcross(open, expire); err != nil || string(b) != "body of open" {
+		t.Errorf("read across the drop: %q, %v", b, err)
+	}
+	if err := db.CheckAcross(open, expire); err != nil {
+		t.Errorf("checked across the drop: %v", err)
+	}
+	if _, err := db.Cancel(t.Context(), open, "t", dedupe.By{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.CheckAcross(open, expire); err != nil {
+		t.Errorf("checked after it was pruned: %v", err)
+	}
+	lost := send("lost")
+	if err := db.CheckAcross(lost, func() { db.LoseBodies() }); !errors.Is(err, dedupe.ErrDamaged) {
+		t.Errorf("a body that was not dropped by retention is missing: %v", err)
+	}
+}

@@ -3,10 +3,13 @@ package badgerdb
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+
 	"github.com/dgraph-io/ristretto/v2/z"
+	"github.com/onceward/onceward/event"
 )
 
 // FailNext makes the next commit fail with err before it is synced.
@@ -103,3 +106,41 @@ func (db *DB) BodyTotal() (sum int64) {
 
 // Idle is the engine's channel of idle buffers, nil where it has none.
 func (db *DB) Idle() chan *z.Allocator { return poolOf(db.kv) }
+
+// LoadAcross is Load from disk, with f called between the event and its body.
+func (db *DB) LoadAcross(ref event.Ref, f func()) (body []byte, err error) {
+	first := sync.OnceFunc(f)
+	err = db.point(func(txn *badger.Txn) error {
+		ev, p, err := db.event(txn, ref)
+		if err != nil {
+			return err
+		}
+		first()
+		body, err = db.body(txn, &ev, p)
+		return err
+	})
+	return body, err
+}
+
+// CheckAcross is what Check says of an event that it comes upon after f, in a
+// snapshot from before it.
+func (db *DB) CheckAcross(ref event.Ref, f func()) error {
+	return db.kv.View(func(txn *badger.Txn) error {
+		ev, _, err := db.find(txn, ref)
+		if err != nil {
+			return err
+		}
+		f()
+		c := &check{db: db, ctx: context.Background(), txn: txn}
+		return c.event(&ev)
+	})
+}
+
+// LoseBodies takes all bodies away, as no retention would.
+func (db *DB) LoseBodies() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if err := db.kv.DropPrefix([]byte{kindBody}); err != nil {
+		panic(err)
+	}
+}

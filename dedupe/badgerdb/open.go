@@ -435,8 +435,23 @@ func (db *DB) checkHighWater() error {
 }
 
 // view reads from one snapshot. Damage that ends it is counted.
-func (db *DB) view(f func(*badger.Txn) error) error {
-	err := db.kv.View(f)
+func (db *DB) view(f func(*badger.Txn) error) error { return db.told(db.kv.View(f)) }
+
+// point reads one event from one snapshot, and from a newer one when retention
+// moved its cuts meanwhile: a snapshot does not keep what is dropped, and does not
+// know where it was carried.
+func (db *DB) point(f func(*badger.Txn) error) error {
+	for {
+		cuts := db.cuts.Load()
+		err := db.kv.View(f)
+		if err == nil || db.cuts.Load() == cuts {
+			return db.told(err)
+		}
+	}
+}
+
+// told is the error of a read, with damage counted.
+func (db *DB) told(err error) error {
 	switch {
 	case errors.Is(err, badger.ErrDBClosed):
 		return dedupe.ErrClosed
