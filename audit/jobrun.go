@@ -153,13 +153,14 @@ func (k *kept) limit() int {
 }
 
 // pause is the wait after a part that took so long and opened so many: what
-// the rate asks for, and at least as long as the part took, so that intake
-// has half of the ledger's time in any case.
+// the rate asks for, and at least jobRest times as long as the part took. What a
+// job opens is also forwarded: at full speed it would take the processors, and
+// what is answered in 2 ms take 150.
 func (k *kept) pause(opened int, took time.Duration) time.Duration {
 	if d, ok := k.Rate.Time(opened); ok {
-		return max(d-took, took)
+		return max(d-took, jobRest*took)
 	}
-	return took
+	return jobRest * took
 }
 
 // rest waits, or until ctx ends.

@@ -37,6 +37,8 @@ const (
 	// jobPart is how long a stop waits at most for the part that is under way.
 	jobPart   = 5 * time.Second
 	jobErrors = 100
+	// jobRest is how many times as long as it worked a job rests.
+	jobRest = 8
 )
 
 // ErrJobs says that too many jobs are open.

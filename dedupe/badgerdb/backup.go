@@ -78,10 +78,11 @@ func (db *DB) Backup(ctx context.Context, w io.Writer) error {
 	return to.end()
 }
 
-// A backup yields to the traffic: it rests three times as long as it works, and
+// A backup yields to the traffic: it rests six times as long as it works, and
 // reads no further ahead of who takes it than paceAhead. At full speed it would
 // hold every core, and what is answered in 2 ms take seconds.
 const (
+	paceRest  = 6
 	paceStep  = 256 << 10
 	paceAhead = 16 << 20
 	paceLong  = 20 * time.Millisecond // more than a step takes
@@ -104,7 +105,7 @@ func (p *pacer) choose(item *badger.Item) bool {
 		return true
 	}
 	p.step = 0
-	p.rest(3 * min(time.Since(p.since), paceLong))
+	p.rest(paceRest * min(time.Since(p.since), paceLong))
 	for p.read-p.written.Load() > paceAhead && p.ctx.Err() == nil {
 		p.rest(paceLong)
 	}
