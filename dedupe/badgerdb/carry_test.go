@@ -8,17 +8,24 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/badgerdb"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
 
-// unattended is a ledger without its background work, which would do some of
-// the rounds.
+// unattended is a ledger without its background work.
 func unattended(t *testing.T, clock *ledgertest.Clock, keep time.Duration, bodySize int64) *running {
 	t.Helper()
 	cfg := small(t.TempDir(), clock.Now)
 	cfg.Retention = dedupe.Retention{Body: keep, Meta: keep, Audit: keep}
 	cfg.BodySize, cfg.ClaimBucket, cfg.HotBytes = bodySize, time.Hour, 1 // bodies are read from disk
+	return alone(t, cfg)
+}
+
+// alone opens a ledger without its background work, which would do some of the
+// rounds of retention.
+func alone(t *testing.T, cfg badgerdb.Config) *running {
+	t.Helper()
 	db := &running{DB: start2(t, cfg), cfg: cfg, stop: func() {}}
 	if err := db.Rebuild(t.Context()); err != nil {
 		t.Fatal(err)

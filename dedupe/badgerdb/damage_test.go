@@ -457,7 +457,7 @@ func TestManyCarried(t *testing.T) {
 	cfg := small(t.TempDir(), clock.Now)
 	cfg.MemTable = 2 << 20
 	cfg.Retention = dedupe.Retention{Body: 24 * time.Hour, Meta: 24 * time.Hour, Audit: 24 * time.Hour}
-	db := start(t, cfg)
+	db := alone(t, cfg)
 	const n = 6000
 	for i := 0; i < n; i += 100 {
 		var reqs []*dedupe.Request
