@@ -38,7 +38,7 @@ const (
 	jobPart   = 5 * time.Second
 	jobErrors = 100
 	// jobRest is how many times as long as it worked a job rests.
-	jobRest = 8
+	jobRest = 12
 )
 
 // ErrJobs says that too many jobs are open.

@@ -82,6 +82,7 @@ func (e *export) run(ctx context.Context) error {
 	}
 	said := time.Now()
 	for {
+		began := time.Now()
 		page, err := e.client.Events(ctx, e.filter, e.cursor, exportPage)
 		if err != nil {
 			return err
@@ -106,11 +107,23 @@ func (e *export) run(ctx context.Context) error {
 			said = time.Now()
 			fmt.Fprintf(e.app.Stderr, "%s exported so far\n", plural(int(e.n), "event"))
 		}
+		// An export has time, and the gateway has senders who wait.
+		rest := time.NewTimer(min(exportRest*time.Since(began), time.Second))
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
+			return ctx.Err()
+		}
 	}
 }
 
-// exportEvery is how often a long export says how far it is.
-const exportEvery = 10 * time.Second
+const (
+	// exportEvery is how often a long export says how far it is.
+	exportEvery = 10 * time.Second
+	// exportRest is how many times as long as a page took an export rests.
+	exportRest = 3
+)
 
 func (e *export) event(ev *admin.Event) error {
 	if e.csv {

@@ -78,11 +78,11 @@ func (db *DB) Backup(ctx context.Context, w io.Writer) error {
 	return to.end()
 }
 
-// A backup yields to the traffic: it rests six times as long as it works, and
+// A backup yields to the traffic: it rests eight times as long as it works, and
 // reads no further ahead of who takes it than paceAhead. At full speed it would
 // hold every core, and what is answered in 2 ms take seconds.
 const (
-	paceRest  = 6
+	paceRest  = 8
 	paceStep  = 256 << 10
 	paceAhead = 16 << 20
 	paceLong  = 20 * time.Millisecond // more than a step takes

@@ -18,3 +18,10 @@ func datasync(f *os.File) error {
 		}
 	}
 }
+
+// hole is the first place at or after from that has no blocks; the end of the
+// file counts as one, and is all there is where the file system can't tell.
+func hole(f *os.File, from int64) (int64, error) {
+	const seekHole = 4 // lseek(2)
+	return f.Seek(from, seekHole)
+}

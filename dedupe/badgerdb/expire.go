@@ -24,6 +24,8 @@ const (
 // in rounds, each under the writer's lock: intake waits for one round, normally
 // well under a second, and has as long between two as the last one took.
 func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
+	db.expiring.Lock() // one run at a time: what it reports is its own
+	defer db.expiring.Unlock()
 	s := newSweep()
 	out := &s.out
 	select {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -21,13 +22,28 @@ import (
 // A transaction stands whole in the log of one memtable: Badger makes room
 // before it writes, and then begins the next log, whose number is one more, at
 // most once. db.mu is held throughout.
+//
+// Badger makes a log of full length that has no blocks. A sync that finds new
+// ones to be recorded waits for the file system's journal, and with it for what
+// compaction has written meanwhile, at times for a tenth of a second and more. So
+// zeros are written ahead of the data: to a reader they are what the holes were.
 type wal struct {
 	dir string
 	n   int      // number of the log that is written
 	f   *os.File // opened by us; Badger has its own
 
+	size, zeroed int64 // of the log, and how far it has blocks
+
 	flush func(*os.File) error // datasync; tests look at what it is given
 }
+
+// aheadStep is how much is written ahead at once, and aheadLeft how much at least.
+const (
+	aheadStep = 2 << 20
+	aheadLeft = 1 << 20
+)
+
+var zeros [aheadStep]byte
 
 const walSuffix = ".mem"
 
@@ -68,12 +84,50 @@ func (w *wal) to(n int) error {
 	if err == nil {
 		err = errors.Join(f.Sync(), dir.Sync(), dir.Close())
 	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
 	if err != nil {
 		_ = f.Close()
 		return fmt.Errorf("sync a new log of the memtable: %w", err)
 	}
 	_ = w.close()
-	w.n, w.f = n, f
+	w.n, w.f, w.size, w.zeroed = n, f, info.Size(), 0
+	return nil
+}
+
+// ahead writes zeros where the data will stand next, once little of what was
+// written before is left. All data is synced then, so that it has blocks: what has
+// none is beyond it. Without space there is nothing ahead, and syncs are slower.
+func (w *wal) ahead() error {
+	if w.zeroed >= w.size {
+		return nil
+	}
+	if w.zeroed > 0 {
+		var there [512]byte
+		if _, err := w.f.ReadAt(there[:], max(0, w.zeroed-aheadLeft)); err != nil {
+			return err
+		}
+		if there == [len(there)]byte{} {
+			return nil
+		}
+	}
+	from, err := hole(w.f, w.zeroed)
+	if err != nil {
+		return err
+	}
+	to := min(w.size, from+aheadStep)
+	if to <= from {
+		return nil
+	}
+	switch _, err := w.f.WriteAt(zeros[:to-from], from); {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return nil
+	case err != nil:
+		return err
+	}
+	w.zeroed = to
 	return nil
 }
 
@@ -94,6 +148,9 @@ func (w *wal) sync() error {
 	}
 	if err := w.flush(w.f); err != nil {
 		return fmt.Errorf("sync the log of the memtable: %w", err)
+	}
+	if err := w.ahead(); err != nil {
+		return fmt.Errorf("write ahead in the log of the memtable: %w", err)
 	}
 	return nil
 }

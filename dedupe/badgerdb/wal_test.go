@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
 )
 
 // TestSyncedLogHoldsCommit looks into the file that a commit synced: the commit
@@ -70,4 +72,60 @@ func holds(t *testing.T, name, text string) bool {
 		t.Fatal(err)
 	}
 	return bytes.Contains(b, []byte(text))
+}
+
+// TestLogHasBlocks: what a commit writes stands where the log has blocks already,
+// so that its sync has none to record, and what was written ahead changes nothing
+// of what a restart after a kill reads.
+func TestLogHasBlocks(t *testing.T) {
+	cfg := small(t.TempDir(), time.Now)
+	db := start(t, cfg)
+	var synced string
+	db.OnSync(func(name string) { synced = name })
+	random := rand.NewChaCha8([32]byte{2})
+	send := func(i int) event.Ref {
+		body := make([]byte, 60<<10)
+		_, _ = random.Read(body) // never fails
+		r := request("s", fmt.Sprint("evt_", i), string(body))
+		accept(t, db, r)
+		return r.Outcomes[0].Ref
+	}
+	blocks := func() (n int64) {
+		var st syscall.Stat_t
+		if err := syscall.Stat(synced, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks
+	}
+	refs := []event.Ref{send(0)} // writes ahead for the first time
+	was, grew, steps, log := blocks(), 0, 0, synced
+	for i := 1; i < 200; i++ {
+		refs = append(refs, send(i))
+		now := blocks()
+		switch {
+		case synced != log: // the next one
+			log = synced
+		case now > was:
+			grew++
+		default:
+			steps++
+		}
+		was = now
+	}
+	// 12 MB come in steps of 2 MiB.
+	if grew == 0 || grew > 20 || steps < 150 {
+		t.Errorf("of %d commits %d found blocks and %d did not", len(refs), steps, grew)
+	}
+	copied := cfg
+	copied.Dir = filepath.Join(t.TempDir(), "killed")
+	snapshot(t, cfg.Dir, copied.Dir)
+	after := start(t, copied)
+	for i, ref := range refs {
+		if _, err := after.Load(t.Context(), ref); err != nil {
+			t.Fatalf("event %d after a kill: %v", i, err)
+		}
+	}
+	if rep, err := after.Check(t.Context()); err != nil || len(rep.Faults) > 0 {
+		t.Errorf("%v %v", rep.Faults, err)
+	}
 }
