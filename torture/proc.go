@@ -99,7 +99,9 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 		}
 	}
 	for t := range named {
-		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n",
+		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n"+
+			// A breaker is in use, and is no excuse for what moves too late.
+			"breaker = { probe = \"100ms\", probe_max = \"500ms\" }\n",
 			t, "http://"+targetAddr+"/"+t)
 	}
 	b.WriteString(at.Extra)
