@@ -408,6 +408,35 @@ func start2(t *testing.T, cfg badgerdb.Config) *badgerdb.DB {
 	return db
 }
 
+// A delivery that dies while a start still reads back what earlier runs left is
+// counted once, and so is one of an earlier run.
+func TestDeadOnceAtAStart(t *testing.T) {
+	cfg := small(t.TempDir(), time.Now)
+	for run := range 3 {
+		db := &running{DB: start2(t, cfg), cfg: cfg, stop: func() {}}
+		accept(t, db, request("s", fmt.Sprint("evt_", run), "b", "t"))
+		leases, _, err := db.Lease(t.Context(), "t", 1, time.Minute)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("run %d: leased %d, %v", run, len(leases), err)
+		}
+		l := leases[0]
+		r := &dedupe.Result{Lease: l, State: event.Dead, Attempt: event.Attempt{
+			Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: time.Now(), Outcome: event.Outcome4xx, State: event.Dead}}
+		if err := db.Commit(t.Context(), &dedupe.Batch{Results: []*dedupe.Result{r}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.DeadOf("t"); n != int64(run+1) {
+			t.Errorf("run %d: %d dead letters, want %d", run, n, run+1)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSecondOpenIsRefused(t *testing.T) {
 	cfg := small(t.TempDir(), time.Now)
 	db := start(t, cfg)

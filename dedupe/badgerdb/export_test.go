@@ -144,3 +144,6 @@ func (db *DB) LoseBodies() {
 		panic(err)
 	}
 }
+
+// DeadOf is how many dead letters of a target are counted.
+func (db *DB) DeadOf(target string) int64 { return db.sched.DeadOf(target) }

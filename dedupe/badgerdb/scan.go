@@ -343,7 +343,7 @@ func attemptRef(it *badger.Iterator) (ref event.Ref, ok bool) {
 // Those committed meanwhile come by themselves: their refs are later than
 // last, the newest of the earlier runs.
 func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
-	if err := db.countDead(); err != nil {
+	if err := db.countDead(last); err != nil {
 		return fmt.Errorf("count dead deliveries: %w", err)
 	}
 	n := 0
@@ -363,14 +363,17 @@ func (db *DB) rebuild(ctx context.Context, from, last event.Ref) error {
 }
 
 // countDead counts the dead letters per target, and tells the schedule of
-// those that others wait for.
-func (db *DB) countDead() error {
+// those that others wait for. One that came after last was counted when it died;
+// those up to it can't be leased before.
+func (db *DB) countDead(last event.Ref) error {
 	return db.view(func(txn *badger.Txn) error {
 		for _, c := range *db.classes.Load() {
 			for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
 				err := eachDead(txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
-					db.sched.Dead(target, 1)
-					db.sched.Block(target, ref, o)
+					if ref.Compare(last) <= 0 {
+						db.sched.Dead(target, 1)
+						db.sched.Block(target, ref, o)
+					}
 					return true
 				})
 				if err != nil {
