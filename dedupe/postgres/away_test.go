@@ -578,3 +578,31 @@ func TestUnheardLeases(t *testing.T) {
 		}
 	}
 }
+
+// A process whose name was taken goes on until it hears of it, and may lease
+// meanwhile: what it leases then comes back to who has the name now, long before
+// the lease would end.
+func TestLeasesUnderATakenName(t *testing.T) {
+	cfg := fresh(t, server(t), options())
+	first, err := postgres.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if err := first.Commit(t.Context(), &dedupe.Batch{Requests: []*dedupe.Request{request("evt_1")}}); err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, cfg)
+	<-time.After(time.Second) // its first look is over
+	ls, _, err := first.Lease(t.Context(), "billing", 1, time.Hour)
+	if err != nil || len(ls) != 1 {
+		t.Fatalf("the first leased %d, %v: the test shows nothing", len(ls), err)
+	}
+	until(t, "the lease under the taken name", func() bool {
+		back, _, err := second.Lease(t.Context(), "billing", 1, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(back) == 1
+	})
+}

@@ -235,6 +235,13 @@ func (db *DB) prepare(ctx context.Context) error {
 
 const databaseClock = `(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
 
+// heartbeatTime is how often a gateway says that it is there, in every slowRound-th
+// round of its upkeep, and so how long one goes on whose name was taken.
+const (
+	heartbeatTime = 5 * time.Second
+	slowRound     = 20
+)
+
 // takeName makes the name this process's.
 func (db *DB) takeName(ctx context.Context) error {
 	var b [8]byte
@@ -251,6 +258,10 @@ func (db *DB) takeName(ctx context.Context) error {
 		return fmt.Errorf("take the gateway's name: %w", standby(err))
 	}
 	db.writer = uint64(writer)
+	if db.epoch > 1 {
+		// Who had the name before may lease under it until a heartbeat says so.
+		db.grants.lost(db.cfg.patience() + heartbeatTime)
+	}
 	db.clock = newClock(db.cfg.Now, time.UnixMilli(now), fromMillis(mark))
 	if start := db.clock.now(); mark != 0 && start.Sub(fromMillis(mark)) > clockLead {
 		db.holdTill, db.holdMark = start.Add(clockHold), fromMillis(mark)
@@ -389,7 +400,7 @@ func (db *DB) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	background.Go(func() { db.runBackground(ctx) })
-	tick := time.NewTicker(250 * time.Millisecond)
+	tick := time.NewTicker(heartbeatTime / slowRound)
 	defer tick.Stop()
 	for beat := 0; ; beat++ {
 		select {
@@ -397,7 +408,7 @@ func (db *DB) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		err := db.round(ctx, beat%20 == 0)
+		err := db.round(ctx, beat%slowRound == 0)
 		if errors.Is(err, errTaken) {
 			return db.failed(err)
 		}
