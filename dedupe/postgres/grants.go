@@ -105,13 +105,15 @@ func (g *grants) live(now time.Time) (k rowKeys, tokens []int64) {
 }
 
 // takeUnheard gives back the leases in this gateway's name that it does not know
-// of. The gateway's row is held meanwhile: a process that takes the name over has
+// of. One that has ended is left to whoever leases next: until then a result
+// still counts. The gateway's row is held meanwhile: a process that takes the name over has
 // leases of the same name.
 func (db *DB) takeUnheard(ctx context.Context) error {
 	db.grants.asking.Lock()
 	defer db.grants.asking.Unlock()
 	began := time.Now()
-	k, tokens := db.grants.live(db.clock.now())
+	now := db.clock.now()
+	k, tokens := db.grants.live(now)
 	var targets []string
 	err := db.bounded(ctx, db.cfg.Lock, func(tx pgx.Tx) error {
 		err := db.row(ctx, tx, `SELECT 1 FROM {s}.gateways WHERE name = $1 AND epoch = $2 FOR SHARE`, db.cfg.Name, db.epoch).Scan(new(int))
@@ -122,10 +124,10 @@ func (db *DB) takeUnheard(ctx context.Context) error {
 			return err
 		}
 		targets = targets[:0]
-		return db.each(ctx, tx, `WITH x AS (SELECT p.ref, p.target FROM {s}.pending p WHERE p.owner = $1 AND (p.ref, p.target, p.token) NOT IN
+		return db.each(ctx, tx, `WITH x AS (SELECT p.ref, p.target FROM {s}.pending p WHERE p.owner = $1 AND p.lease_until > $5 AND (p.ref, p.target, p.token) NOT IN
 				(SELECT * FROM unnest($2::uuid[], $3::text[], $4::bigint[])) ORDER BY p.ref, p.target FOR UPDATE SKIP LOCKED)
 			UPDATE {s}.pending p SET owner = 0, lease_until = 0, next_at = due, token = token + 1 FROM x WHERE p.ref = x.ref AND p.target = x.target
-			RETURNING p.target`, []any{int64(db.writer), k.refs, k.targets, tokens}, func(r pgx.Rows) error {
+			RETURNING p.target`, []any{int64(db.writer), k.refs, k.targets, tokens, now.UnixMilli()}, func(r pgx.Rows) error {
 			var t string
 			err := r.Scan(&t)
 			targets = append(targets, t)
