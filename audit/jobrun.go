@@ -135,8 +135,9 @@ func (s *Jobs) part(ctx context.Context, k *kept, sel dedupe.Selection, limit in
 		}
 		return next.note()
 	}
-	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobPart)
-	defer cancel()
+	whole, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(jobPart, cut) })()
 	n, err := s.cfg.Keeper.Replay(whole, r)
 	next.version = k.version + 1
 	return next, n.Opened, err
