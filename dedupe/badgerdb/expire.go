@@ -24,6 +24,12 @@ const (
 // in rounds, each under the writer's lock: intake waits for one round, normally
 // well under a second, and has as long between two as the last one took.
 func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
+	return db.expire(ctx, sleep)
+}
+
+// expire is Expire, with what is done between two rounds: rest has to last as
+// long as it is told. No bucket is dropped meanwhile.
+func (db *DB) expire(ctx context.Context, rest func(context.Context, time.Duration) error) (dedupe.Expired, error) {
 	db.expiring.Lock() // one run at a time: what it reports is its own
 	defer db.expiring.Unlock()
 	s := newSweep()
@@ -41,7 +47,7 @@ func (db *DB) Expire(ctx context.Context) (dedupe.Expired, error) {
 		more, took, err = db.expireRound(ctx, s)
 		switch {
 		case err == nil && more:
-			err = sleep(ctx, took)
+			err = rest(ctx, took)
 		case err == nil:
 			err = ctx.Err()
 		}

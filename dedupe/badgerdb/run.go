@@ -84,32 +84,66 @@ func (db *DB) runMarks(ctx context.Context) error {
 	}
 }
 
+// runUpkeep looks after the ledger, and runs retention. A run of retention takes
+// as long as there is to drop; the looks go on between its rounds. They stay on
+// one goroutine with it, because reading back beside a drop could miss what is
+// carried.
 func (db *DB) runUpkeep(ctx context.Context) error {
 	every := min(expireEvery, db.cfg.MinBucket)
 	next := db.cfg.Now().Add(every)
-	idle := &idleness{}
+	u := &upkeep{DB: db}
 	for {
-		db.disk.look()
-		if err := db.disk.refill(); err != nil {
-			db.log.Warn("ballast file could not be made", "error", err)
-		}
-		if err := db.keepTime(idle); err != nil {
+		if err := u.look(ctx); err != nil {
 			return err
-		}
-		for _, target := range db.sched.Starved() {
-			if err := db.refill(ctx, target); err != nil && ctx.Err() == nil {
-				db.log.Error("open deliveries could not be read back", "target", target, "error", err)
-			}
 		}
 		if now := db.cfg.Now(); !now.Before(next) {
 			next = now.Add(every)
 			db.disk.measure()
-			db.expireLogged(ctx)
+			if err := u.retain(ctx); err != nil {
+				return err
+			}
 		}
 		if err := sleep(ctx, lookEvery); err != nil {
 			return nil
 		}
 	}
+}
+
+// upkeep is what one goroutine does again and again.
+type upkeep struct {
+	*DB
+	idle    idleness
+	looked  time.Time
+	expired int // keys that were dropped and are still to be told
+}
+
+// look is what must not wait for a run of retention.
+func (u *upkeep) look(ctx context.Context) error {
+	u.looked = time.Now()
+	u.disk.look()
+	if err := u.disk.refill(); err != nil {
+		u.log.Warn("ballast file could not be made", "error", err)
+	}
+	if err := u.keepTime(&u.idle); err != nil {
+		return err
+	}
+	for _, target := range u.sched.Starved() {
+		if err := u.refill(ctx, target); err != nil && ctx.Err() == nil {
+			u.log.Error("open deliveries could not be read back", "target", target, "error", err)
+		}
+	}
+	u.tellExpired(ctx)
+	return nil
+}
+
+// rest is what is done between two rounds of retention: a look, when one is due.
+func (u *upkeep) rest(ctx context.Context, d time.Duration) error {
+	if time.Since(u.looked) >= lookEvery {
+		if err := u.look(ctx); err != nil {
+			return err
+		}
+	}
+	return sleep(ctx, d)
 }
 
 // idleness counts the looks since the newest batch. It goes by looks, not by a
@@ -134,29 +168,34 @@ func (db *DB) keepTime(idle *idleness) error {
 	return db.emptyBatch()
 }
 
-func (db *DB) expireLogged(ctx context.Context) {
-	x, err := db.Expire(ctx)
+// retain runs retention. Its error is that nothing is written any more.
+func (u *upkeep) retain(ctx context.Context) error {
+	x, err := u.expire(ctx, u.rest)
 	switch {
-	case errors.Is(err, dedupe.ErrFatal), ctx.Err() != nil: // reported by whoever meets it next
+	case ctx.Err() != nil:
+	case errors.Is(err, dedupe.ErrFatal):
+		return err
 	case err != nil:
-		db.log.Error("retention failed", "error", err)
+		u.log.Error("retention failed", "error", err)
 	case x.Buckets > 0:
-		if x.Keys > 0 {
-			db.recordExpired(ctx, x.Keys)
-		}
-		db.log.Info("retention dropped buckets", "buckets", x.Buckets, "bytes", x.Bytes, "carried", x.Carried, "claims_carried", x.Claims, "keys", x.Keys)
+		u.metrics.keysExpired.Add(float64(x.Keys))
+		u.expired += x.Keys
+		u.tellExpired(ctx)
+		u.log.Info("retention dropped buckets", "buckets", x.Buckets, "bytes", x.Bytes, "carried", x.Carried, "claims_carried", x.Claims, "keys", x.Keys)
 	}
+	return nil
 }
 
-// recordExpired tells the account and the metrics of keys that were dropped.
-func (db *DB) recordExpired(ctx context.Context, n int) {
-	db.metrics.keysExpired.Add(float64(n))
-	a := dedupe.ExpiredAct(n)
-	err := db.disk.room(ctx)
-	if err == nil {
-		err = db.Commit(ctx, &dedupe.Batch{Acts: []*dedupe.Act{&a}})
+// tellExpired tells the account of keys that were dropped, once
+// the disk has room for it.
+func (u *upkeep) tellExpired(ctx context.Context) {
+	n := u.expired
+	if n == 0 || !u.disk.roomy() {
+		return
 	}
-	if err != nil && ctx.Err() == nil {
-		db.log.Error("expired keys not recorded", "keys", n, "error", err)
+	u.expired = 0
+	a := dedupe.ExpiredAct(n)
+	if err := u.Commit(ctx, &dedupe.Batch{Acts: []*dedupe.Act{&a}}); err != nil && ctx.Err() == nil {
+		u.log.Error("expired keys not recorded", "keys", n, "error", err)
 	}
 }
