@@ -56,6 +56,23 @@ type SecretSetup struct {
 	NotBefore time.Time
 	NotAfter  time.Time
 	Missing   bool // its reference names something that is not there
+	// Written is when the file it is read from was written, as the file system
+	// says: of one that is mounted anew that may be when it was. Zero when it is
+	// in no file.
+	Written time.Time
+}
+
+// since is from when on the secret is known to be what it is, and what says so;
+// the zero time when nothing does.
+func (s *SecretSetup) since(now time.Time) (at time.Time, by string) {
+	switch {
+	case s.Missing:
+	case !s.NotBefore.IsZero() && !s.NotBefore.After(now):
+		return s.NotBefore, "by its not_before"
+	case !s.Written.IsZero():
+		return s.Written, "by its file"
+	}
+	return time.Time{}, ""
 }
 
 // TargetSetup is one target as configured.

@@ -21,17 +21,22 @@ type auditData struct {
 	Actor  string
 	Target string
 	Since  string
+	To     string // only older ones
+	Ref    string // only of this event
+	Check  checkData
 	Kinds  []string
-	Acts   []audit.LogAct
-	Logs   []audit.Standing
-	Keys   []string
-	Signed bool   // a checkpoint was made just now
-	Broken string // what of the logs can't be read
-	Remedy string
-	Wrong  string
-	Older  string
-	Newest string
-	Filter bool
+	// Several is the chosen kind in words when it is more than one.
+	Several string
+	Acts    []audit.LogAct
+	Logs    []audit.Standing
+	Keys    []string
+	Signed  bool   // a checkpoint was made just now
+	Broken  string // what of the logs can't be read
+	Remedy  string
+	Wrong   string
+	Older   string
+	Newest  string
+	Filter  bool
 }
 
 func (a *Admin) auditPage(v *view) error { return v.audit(v.c.QueryParams(), false) }
@@ -50,15 +55,18 @@ func (a *Admin) auditSignForm(v *view) error {
 
 func (v *view) audit(p url.Values, signed bool) error {
 	l := v.a.cfg.Audit
-	d := auditData{None: l == nil, Kind: field(p, "kind"), Actor: field(p, "actor"), Target: field(p, "target"), Since: field(p, "since"), Signed: signed}
+	d := auditData{None: l == nil, Kind: field(p, "kind"), Actor: field(p, "actor"), Target: field(p, "target"), Since: field(p, "since"), To: field(p, "to"), Ref: field(p, "ref"), Signed: signed}
 	if d.None {
 		return v.render(http.StatusOK, "audit", "Audit", "/audit", d)
 	}
 	for k := dedupe.ActKind(1); k.String() != "" && !strings.Contains(k.String(), "("); k++ {
 		d.Kinds = append(d.Kinds, k.String())
 	}
+	if strings.Contains(d.Kind, ",") {
+		d.Several = strings.ReplaceAll(d.Kind, ",", ", ")
+	}
 	q := url.Values{}
-	for name, val := range map[string]string{"kind": d.Kind, "actor": d.Actor, "target": d.Target, "since": d.Since} {
+	for name, val := range map[string]string{"kind": d.Kind, "actor": d.Actor, "target": d.Target, "since": d.Since, "to": d.To, "ref": d.Ref} {
 		if val != "" {
 			q.Set(name, val)
 			d.Filter = true
@@ -74,6 +82,7 @@ func (v *view) audit(p url.Values, signed bool) error {
 		q.Set("cursor", c)
 		d.Newest = "/audit?" + self
 	}
+	d.Check = v.check()
 	var err error
 	if d.Logs, err = l.Standings(v.c.Request().Context()); err != nil && !d.broken(err) {
 		return err

@@ -53,6 +53,9 @@ type eventData struct {
 	OpenCount  int
 	Held       bool // an attempt is held back, or was
 	Closed     int
+	Arrivals   []arrival // under its ID after the first, newest first
+	Before     uint64    // how many of those are not listed
+	Recorded   string    // where the account lists them all
 }
 
 // checkItem is one line of a verification report.
@@ -96,6 +99,7 @@ func (a *Admin) eventPage(v *view) error {
 	if d.Setup.Window > 0 {
 		d.WindowEnd = det.ReceivedAt.Add(d.Setup.Window)
 	}
+	a.arrivals(v, &d)
 	if err := a.bodyViews(v, &d); err != nil {
 		return err
 	}

@@ -145,6 +145,11 @@ func progress(j *audit.Job) template.HTML {
 	} else if !j.EndedAt.IsZero() {
 		done = 100
 	}
+	return bar(done)
+}
+
+// bar is how much of something is done, of 100.
+func bar(done float64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<svg class="strip" role="img" aria-label="%.0f per cent done"><line class="c-axis" x1="0" x2="100%%" y1="7" y2="7"/><rect class="c-n" x="0" y="4" width="%.1f%%" height="6"/></svg>`,
 		min(done, 100), min(done, 100)))
 }

@@ -19,6 +19,8 @@ type secretRow struct {
 	Last  time.Time // when it last did
 	State string
 	Class string
+	Since time.Time // from when on it is known to be what it is; zero when nothing says so
+	By    string    // what says so
 }
 
 type sourceData struct {
@@ -63,6 +65,7 @@ func (v *view) sourceData(r *sourceRow) *sourceData {
 		case !s.NotAfter.IsZero() && !v.now.Before(s.NotAfter):
 			row.State, row.Class = "over", "off"
 		}
+		row.Since, row.By = s.since(v.now)
 		d.Secrets = append(d.Secrets, row)
 	}
 	for _, t := range d.Setup.Targets {

@@ -105,6 +105,9 @@ func (l *Log) List(ctx context.Context, q ActQuery) (dedupe.Page[LogAct], error)
 	if err := m.begin(logs, q.Cursor); err != nil {
 		return page, err
 	}
+	if err := l.startAt(ctx, m, logs, &q); err != nil {
+		return page, err
+	}
 	for seen := 0; ; seen++ {
 		b, err := m.newest()
 		switch {
@@ -121,6 +124,25 @@ func (l *Log) List(ctx context.Context, q ActQuery) (dedupe.Page[LogAct], error)
 		}
 		b.pop()
 	}
+}
+
+// startAt has a first page begin at the end of what it selects, which may be
+// long ago.
+func (l *Log) startAt(ctx context.Context, m *actMerge, logs []dedupe.ActLog, q *ActQuery) error {
+	if q.To.IsZero() || q.Cursor != "" {
+		return nil
+	}
+	for i, g := range logs {
+		at, err := l.actAt(ctx, g, q.To)
+		if errors.Is(err, dedupe.ErrPruned) || errors.Is(err, dedupe.ErrDamaged) {
+			continue // it begins at its end, and is told there
+		}
+		if err != nil {
+			return fmt.Errorf("audit log %s: %w", logName(g.Writer), err)
+		}
+		m.logs[i].next = at
+	}
+	return nil
 }
 
 // actMerge walks several logs backwards, the newest act first.

@@ -85,6 +85,11 @@ func (l *Log) Export(ctx context.Context, w io.Writer) error {
 // those of the others on its ledger: it says whether the ledger agrees with what
 // they signed. Somebody who does not trust them verifies an export elsewhere.
 func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
+	return l.verify(ctx, func(w io.Writer) io.Writer { return w })
+}
+
+// verify is Verify of what is exported through a writer that through makes.
+func (l *Log) verify(ctx context.Context, through func(io.Writer) io.Writer) (VerifyReport, error) {
 	if l.cfg.Key == nil {
 		return VerifyReport{}, ErrNoKey
 	}
@@ -96,7 +101,7 @@ func (l *Log) Verify(ctx context.Context) (VerifyReport, error) {
 	if err != nil {
 		return VerifyReport{}, err
 	}
-	return VerifyPiped(VerifyConfig{Keys: keys}, func(w io.Writer) error { return l.Export(ctx, w) })
+	return VerifyPiped(VerifyConfig{Keys: keys}, func(w io.Writer) error { return l.Export(ctx, through(w)) })
 }
 
 // VerifyPiped is Verify of what export writes, while it writes it. An error of

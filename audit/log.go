@@ -60,6 +60,8 @@ type Log struct {
 	// its time: never under mu.
 	telling sync.Mutex
 
+	verifying verifying
+
 	trouble atomic.Pointer[Trouble] // nil while the log can be signed
 	torn    atomic.Pointer[Trouble] // of a log that nobody goes on with
 }
@@ -117,15 +119,17 @@ func NewLog(cfg LogConfig) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register audit metrics: %w", err)
 	}
-	return &Log{cfg: cfg, met: met, trees: map[uint64]*tree{}, last: map[uint64]Checkpoint{}}, nil
+	return &Log{cfg: cfg, met: met, trees: map[uint64]*tree{}, last: map[uint64]Checkpoint{}, verifying: verifying{ask: make(chan struct{}, 1)}}, nil
 }
 
 // Run makes a checkpoint every minute in which something happened, one when
-// ctx ends, and lets the ledger drop what is accounted for. A failure is
-// logged and tried again; only an end of ctx ends Run.
+// ctx ends, and lets the ledger drop what is accounted for. Beside that it
+// verifies the account when AskVerify asks for it. A failure is logged and tried
+// again; only an end of ctx ends Run.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.cfg.Every)
 	defer tick.Stop()
+	defer l.verifyBeside(ctx)()
 	l.first(ctx)
 	for {
 		select {

@@ -269,7 +269,8 @@ type SecretConfig struct {
 	NotBefore time.Time           `toml:"not_before,omitzero"`
 	NotAfter  time.Time           `toml:"not_after,omitzero"`
 
-	unset bool // its reference names something that is not there
+	unset   bool      // its reference names something that is not there
+	written time.Time // of the file it is in, as its file system says; zero when it is in none
 }
 
 // MarshalText is [redacted:label].

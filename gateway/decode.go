@@ -29,7 +29,7 @@ func (d *decoder) value(n *node, v reflect.Value) {
 	case v.Type() == timeType:
 		d.time(n, v)
 	case v.Type() == secretType && n.kind == kindString:
-		v.Set(reflect.ValueOf(SecretConfig{Value: verify.NewSecretString(n.text), unset: len(n.unset) > 0}))
+		v.Set(reflect.ValueOf(SecretConfig{Value: verify.NewSecretString(n.text), unset: len(n.unset) > 0, written: n.written}))
 	case v.Type() == sizeType && n.kind == kindInt:
 		d.text(n, v)
 	case v.Type() == spanType:
@@ -125,7 +125,8 @@ func (d *decoder) table(n *node, v reflect.Value) {
 			n.bad = true
 			return
 		}
-		v.Addr().Interface().(*SecretConfig).unset = len(el.unset) > 0
+		s := v.Addr().Interface().(*SecretConfig)
+		s.unset, s.written = len(el.unset) > 0, el.written
 	}
 }
 

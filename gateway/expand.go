@@ -124,6 +124,9 @@ func (x *expander) readFile(n *node, name string) (string, bool) {
 	if secretPlace(n.path) && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
 		x.rep.warn(n, "${file:"+name+"} is readable by everyone", "chmod 0600 it")
 	}
+	if info.ModTime().After(n.written) {
+		n.written = info.ModTime()
+	}
 	s := strings.TrimSuffix(string(b), "\n")
 	return strings.TrimSuffix(s, "\r"), true
 }

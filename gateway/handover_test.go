@@ -130,6 +130,9 @@ func TestCaptured(t *testing.T) {
 	if resp := r.call(t, "tasks", "X-Hook-Secret", "another-secret-of-somebody", "{}"); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a second registration is answered %s", resp.Status)
 	}
+	if got := r.setup().Sources[0].Secrets; len(got) != 1 || got[0].ID != capturedLabel || time.Since(got[0].Written) > time.Minute {
+		t.Errorf("the pages name the secrets %+v, want the one handed over, written now", got)
+	}
 	if err := (handover{r.Gateway}).Capture("tasks", verify.NewSecretString("another-secret-of-somebody")); !errors.Is(err, receiver.ErrCaptured) {
 		t.Errorf("a second capture: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sort"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
@@ -25,10 +26,11 @@ type node struct {
 	text  string // of a scalar, as written but unquoted
 	raw   string // of a string, as written
 
-	set      string   // of an expanded string: the text with its references
-	expanded bool     // the text holds something that is not in the file
-	bad      bool     // what it is was reported; what it says means nothing
-	unset    []string // references to what is not there
+	set      string    // of an expanded string: the text with its references
+	expanded bool      // the text holds something that is not in the file
+	bad      bool      // what it is was reported; what it says means nothing
+	unset    []string  // references to what is not there
+	written  time.Time // of the newest file that a reference names; zero for none
 }
 
 type kind uint8

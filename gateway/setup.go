@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,7 +68,12 @@ func (g *Gateway) sourceSetup(cfg *Config, s *SourceConfig) admin.SourceSetup {
 		out.Signed = g.opts.Words.Signed(m)
 	}
 	for _, sec := range s.Secrets {
-		out.Secrets = append(out.Secrets, admin.SecretSetup{ID: sec.ID, NotBefore: sec.NotBefore, NotAfter: sec.NotAfter, Missing: sec.unset})
+		out.Secrets = append(out.Secrets, admin.SecretSetup{ID: sec.ID, NotBefore: sec.NotBefore, NotAfter: sec.NotAfter, Missing: sec.unset, Written: sec.written})
+	}
+	if _, path, err := s.verifierConfig(cfg); err == nil && path != "" {
+		if info, err := os.Stat(path); err == nil {
+			out.Secrets = append(out.Secrets, admin.SecretSetup{ID: capturedLabel, Written: info.ModTime()})
+		}
 	}
 	out.Fields = slices.Sorted(maps.Keys(s.Index))
 	for _, r := range s.Routes {
