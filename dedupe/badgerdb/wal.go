@@ -43,7 +43,10 @@ const (
 	aheadLeft = 1 << 20
 )
 
-var zeros [aheadStep]byte
+// zeros is a page. What is written at once the page cache may keep as one piece,
+// and a sync then writes all of a piece of which a byte has changed: megabytes for
+// a commit of one kilobyte.
+var zeros [4 << 10]byte
 
 const walSuffix = ".mem"
 
@@ -121,11 +124,13 @@ func (w *wal) ahead() error {
 	if to <= from {
 		return nil
 	}
-	switch _, err := w.f.WriteAt(zeros[:to-from], from); {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return nil
-	case err != nil:
-		return err
+	for at := from; at < to; at += int64(len(zeros)) {
+		switch _, err := w.f.WriteAt(zeros[:min(int64(len(zeros)), to-at)], at); {
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+			return nil
+		case err != nil:
+			return err
+		}
 	}
 	w.zeroed = to
 	return nil
