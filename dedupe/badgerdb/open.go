@@ -141,18 +141,26 @@ func openBadger(cfg *Config) (kv *badger.DB, dead <-chan error, err error) {
 	return nil, nil, unreadable(cfg.Dir, err)
 }
 
+// levelZero is how many tables of level 0 are merged at once.
+const levelZero = 3
+
 // engine is how Badger is run, always.
 func engine(cfg *Config) badger.Options {
 	opt := badger.DefaultOptions(ledgerDir(cfg.Dir))
 	opt.TableSizeMultiplier = 1 // the memory to put one together is the same on each level
+	// Each merge of level 0 rewrites the level below it whole, so that is as large
+	// as what comes to it at once; and few levels are between it and the last one,
+	// since most keys ascend with time and overlap with little there.
+	opt.BaseLevelSize = levelZero * cfg.MemTable
+	opt.LevelSizeMultiplier = 30
 	return opt.
 		WithSyncWrites(syncWrites).
 		WithDetectConflicts(false). // one writer
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(cfg.MemTable).
 		WithNumMemtables(cfg.Memtables).
-		WithNumLevelZeroTables(2).
-		WithNumLevelZeroTablesStall(3). // of four it would make one, in memory, whatever its size
+		WithNumLevelZeroTables(levelZero).
+		WithNumLevelZeroTablesStall(levelZero + 1). // of four that nothing else takes for 10 s it makes one, in memory
 		WithBaseTableSize(tableSize(cfg)).
 		WithNumCompactors(2).
 		WithValueThreshold(min(1<<20, cfg.MemTable*15/100)).
