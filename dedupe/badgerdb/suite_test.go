@@ -1,6 +1,7 @@
 package badgerdb_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/badgerdb"
 	"github.com/onceward/onceward/dedupe/ledgertest"
+	"github.com/onceward/onceward/event"
 )
 
 // running is a ledger with its background work.
@@ -94,6 +98,27 @@ func TestConformance(t *testing.T) {
 				tb.Fatalf("restore: %v", err)
 			}
 			return start(tb, cfg)
+		},
+		// Without what runs beside it: that reads open deliveries back, of which a
+		// damaged event may have some.
+		Damage: func(tb ledgertest.TB, l dedupe.Ledger, ref event.Ref) dedupe.Ledger {
+			r := l.(*running)
+			if err := r.Close(); err != nil {
+				tb.Fatalf("close: %v", err)
+			}
+			touch(tb, r.cfg.Dir, 'e', func(txn *badger.Txn, key, val []byte) error {
+				if key[6] != 'e' || !bytes.HasSuffix(key, ref[:]) {
+					return nil
+				}
+				val[len(val)-1] ^= 1
+				return txn.Set(key, val)
+			})
+			db, err := badgerdb.Open(r.cfg)
+			if err != nil {
+				tb.Fatalf("open: %v", err)
+			}
+			tb.Cleanup(func() { _ = db.Close() })
+			return db
 		},
 		InjectCommitError: func(l dedupe.Ledger, err error) { l.(*running).FailNext(err) },
 		DiskUsage:         func(tb ledgertest.TB, l dedupe.Ledger) int64 { return allocated(tb, l.(*running).cfg.Dir) },

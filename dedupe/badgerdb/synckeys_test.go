@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
 
@@ -68,11 +69,11 @@ func TestOpenEndsKeyLeases(t *testing.T) {
 }
 
 // touch changes what stands below a prefix of one byte in a closed ledger.
-func touch(t *testing.T, dir string, kind byte, change func(txn *badger.Txn, key, val []byte) error) {
+func touch(t ledgertest.TB, dir string, kind byte, change func(txn *badger.Txn, key, val []byte) error) {
 	t.Helper()
 	kv, err := badger.Open(badger.DefaultOptions(dir + "/ledger").WithCompression(options.None).WithLogger(nil))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("open the store: %v", err)
 	}
 	defer kv.Close()
 	n := 0

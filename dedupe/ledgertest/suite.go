@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/event"
 )
 
 // TB is what a Harness needs of a test. *testing.T is one; a random history
@@ -48,6 +49,9 @@ type Harness struct {
 	DiskUsage func(tb TB, l dedupe.Ledger) int64
 	// DiskSlack is what an empty ledger that was once full may still take.
 	DiskSlack int64
+	// Damage changes a bit in the record of an event, whose deliveries are closed,
+	// and gives the ledger, which may have to be opened anew. Optional.
+	Damage func(tb TB, l dedupe.Ledger, ref event.Ref) dedupe.Ledger
 	// InjectCommitError makes the next Commit fail. Optional.
 	InjectCommitError func(l dedupe.Ledger, err error)
 
@@ -114,6 +118,7 @@ func Run(t *testing.T, h Harness) {
 		{"notes", noteTests()},
 		{"tail", tailTests()},
 		{"dead", deadTests()},
+		{"damage", damageTests()},
 		{"acts", actTests()},
 		{"retention", retentionTests()},
 		{"restart", restartTests()},

@@ -43,7 +43,8 @@ type standing struct {
 	dedupe.Claim
 	found   bool // it is in the database, or of this batch
 	staged  bool // of this batch
-	read    bool // id and answer were
+	read    bool // id and answer were asked for
+	first   bool // and are there
 	targets []string
 	opened  []int64
 	id      string
@@ -279,10 +280,15 @@ func (b *batch) readFirst(ctx context.Context) error {
 			return err
 		}
 		ev, err := unpackEvent(event.Ref(ref), rec)
-		for _, s := range of[ev.Ref] {
-			s.id, s.answer = ev.ID, ev.Answer
+		if err != nil {
+			// The claim is good, so the answer is: seen. Say that its event is not.
+			b.db.cfg.Log.Error("event of a claim is damaged", "ref", ev.Ref.String(), "error", err)
+			return nil
 		}
-		return err
+		for _, s := range of[ev.Ref] {
+			s.first, s.id, s.answer = true, ev.ID, ev.Answer
+		}
+		return nil
 	})
 }
 
@@ -346,7 +352,7 @@ func (b *batch) accept(ctx context.Context, req *dedupe.Request) error {
 		b.count(&d, it.Event.ReceivedAt)
 		if d.Verdict != dedupe.New {
 			b.act(dedupe.SeenAct(it, &d))
-			outcomes[i] = b.earlier(&d)
+			outcomes[i] = b.earlier(it, &d)
 			continue
 		}
 		if first.IsZero() {
@@ -382,15 +388,16 @@ func (b *batch) count(d *dedupe.Decision, at time.Time) {
 	t.LastAt = at
 }
 
-// earlier is the outcome of an item that isn't new.
-func (b *batch) earlier(d *dedupe.Decision) dedupe.Outcome {
-	o := dedupe.Outcome{Verdict: d.Verdict, Ref: d.First.Ref}
+// earlier is the outcome of an item that isn't new: with the first event's ID and
+// answer, unless retention or damage took them.
+func (b *batch) earlier(it *dedupe.Item, d *dedupe.Decision) dedupe.Outcome {
+	o := dedupe.Outcome{Verdict: d.Verdict, Ref: d.First.Ref, ID: it.Event.ID}
 	if told, ok := b.told[o.Ref]; ok {
 		o.ID, o.Answer = told.ID, told.Answer
 		return o
 	}
 	for _, s := range b.claims {
-		if s.found && s.Ref == o.Ref {
+		if s.first && s.Ref == o.Ref {
 			o.ID, o.Answer = s.id, s.answer
 			return o
 		}

@@ -34,6 +34,7 @@ type stored struct {
 	dedupe.Record
 	batch int64
 	once  bool
+	bad   error // of a listing: nothing but its ref can be read
 }
 
 // eventColumns are those of an event e.
@@ -59,6 +60,18 @@ func scanEvent(r pgx.Row) (s stored, left bool, err error) {
 	}
 	s.Tally = event.Tally{Repeats: uint64(repeats), Conflicts: uint64(conflicts), LastAt: fromNanos(last)}
 	return s, false, nil
+}
+
+// listed is scanEvent for a listing, in which an event that can't be read keeps
+// its place.
+func listed(r pgx.Row) (s *stored, left bool, err error) {
+	got, left, err := scanEvent(r)
+	if errors.Is(err, dedupe.ErrDamaged) {
+		bad := &stored{bad: err}
+		bad.Event.Ref = got.Event.Ref
+		return bad, false, nil
+	}
+	return &got, left, err
 }
 
 // find reads one event with its deliveries, or says why it is not there.
@@ -236,7 +249,9 @@ func (db *DB) Lookup(ctx context.Context, sources []string, id string) ([]event.
 				break
 			}
 			err = db.events(ctx, q, refs, func(s *stored) {
-				if s.Event.ID == framed && slices.Contains(sources, s.Event.Source) {
+				if s.bad != nil { // whose it is can't be told, and that it is there must
+					out = append(out, s.Event.Ref)
+				} else if s.Event.ID == framed && slices.Contains(sources, s.Event.Source) {
 					out = append(out, s.Event.Ref)
 				}
 			})

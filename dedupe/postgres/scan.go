@@ -97,7 +97,8 @@ func (db *DB) byParts(refs [][16]byte, f func(refs, lo, hi [][16]byte) error) er
 
 // scan shows f records older than before, all when it is zero, newest first,
 // until f says no or limit records were looked at. next is where it ended, zero
-// when there is nothing more.
+// when there is nothing more. A record that can't be read ends it with an
+// EventError, once f has seen those before it.
 func (db *DB) scan(ctx context.Context, flt dedupe.Filter, before event.Ref, limit int, f func(*stored) (bool, error)) (next event.Ref, err error) {
 	if !text(flt.Source) || !text(flt.Target) {
 		return next, db.usable()
@@ -135,6 +136,9 @@ func (db *DB) scanIn(ctx context.Context, q querier, flt dedupe.Filter, before e
 			return next, err
 		}
 		for i := range page {
+			if page[i].bad != nil {
+				return next, &dedupe.EventError{Ref: page[i].Event.Ref, Err: page[i].bad}
+			}
 			more, err := f(page[i])
 			if err != nil {
 				return next, err
@@ -166,17 +170,17 @@ type looked struct {
 // columns select, newest first.
 func (db *DB) chunk(ctx context.Context, q querier, flt dedupe.Filter, x *index, lo [16]byte, top event.Ref, n int) (out []*stored, c looked, err error) {
 	keep := func(s *stored) {
-		if flt.MatchEvent(&s.Event) {
+		if s.bad != nil || flt.MatchEvent(&s.Event) {
 			out = append(out, s)
 		}
 	}
 	if x.sql == "" {
 		err = db.each(ctx, q, `SELECT e.ref, e.batch, e.repeats, e.conflicts, e.last_at, CASE WHEN $3 = '' OR e.source = $3 THEN e.rec END, e.spent, e.once
 			FROM {s}.events e WHERE e.ref < $1 AND e.ref >= $4 ORDER BY e.ref DESC LIMIT $2`, []any{once, [16]byte(top), n, flt.Source, lo}, func(r pgx.Rows) error {
-			s, left, err := scanEvent(r)
+			s, left, err := listed(r)
 			c.seen, c.last = c.seen+1, s.Event.Ref
 			if err == nil && !left {
-				keep(&s)
+				keep(s)
 			}
 			return err
 		})
@@ -258,13 +262,14 @@ func (db *DB) candidates(ctx context.Context, q querier, x *index, lo [16]byte, 
 	return refs, c, err
 }
 
-// events reads the events of refs that are there, in any order.
+// events reads the events of refs that are there, in any order, those that can't
+// be read among them.
 func (db *DB) events(ctx context.Context, q querier, refs [][16]byte, f func(*stored)) error {
 	return db.byParts(refs, func(refs, lo, hi [][16]byte) error {
 		return db.each(ctx, q, eventsSQL, []any{once, refs, lo, hi}, func(r pgx.Rows) error {
-			s, _, err := scanEvent(r)
+			s, _, err := listed(r)
 			if err == nil {
-				f(&s)
+				f(s)
 			}
 			return err
 		})
@@ -280,6 +285,7 @@ var bodiesSQL = `SELECT b.ref FROM unnest($1::uuid[]) u(ref) CROSS JOIN LATERAL 
 // complete fills in what stands beside the events: whether their bodies are
 // there, and their deliveries.
 func (db *DB) complete(ctx context.Context, q querier, page []*stored) error {
+	page = slices.DeleteFunc(slices.Clone(page), func(s *stored) bool { return s.bad != nil })
 	recs, requests, have := make([]*dedupe.Record, len(page)), make([][16]byte, len(page)), map[event.Ref]bool{}
 	for i, s := range page {
 		recs[i], requests[i] = &s.Record, s.Event.Body.Request

@@ -16,6 +16,7 @@ import (
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/dedupe/postgres"
+	"github.com/onceward/onceward/event"
 )
 
 // running is a ledger with its background work.
@@ -155,6 +156,10 @@ func harness(url string, histories int) ledgertest.Harness {
 			ask(tb, l.(*running).cfg, `SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				WHERE n.nspname = '`+l.(*running).cfg.Schema+`' AND c.relkind = 'r'`, &n)
 			return n
+		},
+		Damage: func(tb ledgertest.TB, l dedupe.Ledger, ref event.Ref) dedupe.Ledger {
+			ask(tb, l.(*running).cfg, fmt.Sprintf(`UPDATE %s.events SET rec = set_bit(rec, 99, 1 - get_bit(rec, 99)) WHERE ref = '%x'`, l.(*running).cfg.Schema, ref[:]))
+			return l
 		},
 		DiskSlack:         8 << 20,
 		InjectCommitError: func(l dedupe.Ledger, err error) { l.(*running).FailNext(err) },
