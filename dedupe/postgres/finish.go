@@ -232,7 +232,7 @@ func (b *batch) writeResults() {
 	m.changeOpen(b.work)
 	if len(m.silent.refs) > 0 {
 		b.queue(`UPDATE {s}.pending p SET begun = 0, begun_token = 0, begun_by = 0 FROM unnest($1::uuid[], $2::text[], $3::bigint[]) u(ref, target, token)
-			WHERE p.ref = u.ref AND p.target = u.target AND p.begun_token = u.token AND p.ref = ANY($1::uuid[])`, m.silent.refs, m.silent.targets, m.tokens)
+			WHERE `+named+` AND p.begun_token = u.token AND p.ref = ANY($1::uuid[])`, m.silent.refs, m.silent.targets, m.tokens)
 	}
 	m.write(b.work)
 }
@@ -288,7 +288,7 @@ func (m *results) changeOpen(w *work) {
 		last_error = u.error, owner = 0, lease_until = 0, begun = CASE WHEN u.begun THEN p.begun ELSE 0 END,
 		begun_token = CASE WHEN u.begun THEN p.begun_token ELSE 0 END, begun_by = CASE WHEN u.begun THEN p.begun_by ELSE 0 END
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::int[], $7::text[], $8::bool[])
-		u(ref, target, attempts, updated, due, status, error, begun) WHERE p.ref = u.ref AND p.target = u.target AND p.ref = ANY($1::uuid[])`,
+		u(ref, target, attempts, updated, due, status, error, begun) WHERE `+named+` AND p.ref = ANY($1::uuid[])`,
 		refs, targets, attempts, updated, due, status, texts, begun)
 }
 

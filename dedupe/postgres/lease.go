@@ -23,12 +23,19 @@ const nowSQL = `COALESCE($1::bigint, ` + databaseClock + `)`
 const free = `(p.lane = 0 OR NOT EXISTS (SELECT FROM {s}.pending o WHERE o.target = p.target AND o.lane = p.lane AND o.lane <> 0 AND o.pos < p.pos)
 	AND NOT EXISTS (SELECT FROM {s}.blocks x WHERE x.target = p.target AND x.lane = p.lane))`
 
+// named is true of pending p where it is what u names, and can't be answered by an
+// index: p is then read by p.ref = ANY, once. A server without figures of the
+// table, which fills fast, would else look for each among all that are open for
+// its target.
+const named = `uuid_send(p.ref) = uuid_send(u.ref) AND p.target || '' = u.target`
+
 // leaseSQL takes due rows that no other gateway is just taking. The time is asked
 // for as one value: joined, it would have all that is due read and sorted.
-const leaseSQL = `WITH n AS MATERIALIZED (SELECT ` + nowSQL + ` AS now), due AS (SELECT p.ref, p.target FROM {s}.pending p
+// The target is compared as in named.
+const leaseSQL = `WITH n AS MATERIALIZED (SELECT ` + nowSQL + ` AS now), due AS (SELECT p.ref FROM {s}.pending p
 	WHERE p.target = $2 AND p.next_at <= (SELECT now FROM n) AND ` + free + ` ORDER BY p.next_at, p.ref LIMIT $3 FOR UPDATE OF p SKIP LOCKED)
-	UPDATE {s}.pending p SET token = p.token + 1, owner = $4, lease_until = n.now + $5, next_at = n.now + $5 FROM due, n
-	WHERE p.ref = due.ref AND p.target = due.target AND p.ref = ANY(ARRAY(SELECT ref FROM due))
+	UPDATE {s}.pending p SET token = p.token + 1, owner = $4, lease_until = (SELECT now FROM n) + $5, next_at = (SELECT now FROM n) + $5
+	WHERE p.ref = ANY(ARRAY(SELECT ref FROM due)) AND p.target || '' = $2
 	RETURNING p.ref, p.gen, p.new_key, p.attempts, p.due, p.opened, p.token, p.lease_until, p.size`
 
 const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane = 0),
@@ -129,14 +136,14 @@ func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
 		gens, tokens = append(gens, int32(l.Delivery.Generation)), append(tokens, int64(l.Token))
 	}
 	_, err := db.pool.Exec(ctx, db.q(`WITH u AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::bigint[]) u(ref, target, gen, token)),
-		l AS (SELECT p.ref, p.target, u.token FROM {s}.pending p JOIN u ON u.ref = p.ref AND u.target = p.target AND u.gen = p.gen
+		l AS (SELECT p.ref, p.target, u.token FROM {s}.pending p JOIN u ON `+named+` AND u.gen = p.gen
 			AND u.token IN (p.token, p.begun_token) WHERE p.ref = ANY($1::uuid[]) ORDER BY p.ref, p.target FOR UPDATE OF p)
 		UPDATE {s}.pending p SET
-			owner = CASE WHEN p.token = l.token THEN 0 ELSE owner END, lease_until = CASE WHEN p.token = l.token THEN 0 ELSE lease_until END,
-			next_at = CASE WHEN p.token = l.token THEN due ELSE next_at END,
-			begun = CASE WHEN begun_token = l.token THEN 0 ELSE begun END, begun_by = CASE WHEN begun_token = l.token THEN 0 ELSE begun_by END,
-			begun_token = CASE WHEN begun_token = l.token THEN 0 ELSE begun_token END
-		FROM l WHERE p.ref = l.ref AND p.target = l.target AND p.ref = ANY($1::uuid[])`), k.refs, k.targets, gens, tokens)
+			owner = CASE WHEN p.token = u.token THEN 0 ELSE owner END, lease_until = CASE WHEN p.token = u.token THEN 0 ELSE lease_until END,
+			next_at = CASE WHEN p.token = u.token THEN due ELSE next_at END,
+			begun = CASE WHEN begun_token = u.token THEN 0 ELSE begun END, begun_by = CASE WHEN begun_token = u.token THEN 0 ELSE begun_by END,
+			begun_token = CASE WHEN begun_token = u.token THEN 0 ELSE begun_token END
+		FROM l u WHERE `+named+` AND p.ref = ANY($1::uuid[])`), once, k.refs, k.targets, gens, tokens)
 	if err != nil {
 		db.owe(err, leases)
 		return fmt.Errorf("release leases: %w", err)
