@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -36,6 +37,13 @@ func (x *expiry) openRefs() ([]event.Ref, error) {
 			return nil, err
 		}
 	}
+	for _, ref := range db.unread.list() { // it may be open: what of it can be read stays
+		if _, _, err := db.find(x.txn, ref); errors.Is(err, dedupe.ErrNotFound) {
+			db.unread.forget(ref)
+			continue
+		}
+		seen[ref] = true
+	}
 	return slices.SortedFunc(maps.Keys(seen), event.Ref.Compare), nil
 }
 
@@ -66,7 +74,7 @@ func (x *expiry) copy(refs []event.Ref) (copied bool, err error) {
 			return true, nil
 		}
 		did, err := x.copyBody(ref)
-		if err != nil {
+		if err := x.db.passOver(ref, err); err != nil {
 			return copied, err
 		}
 		copied = copied || did
@@ -107,18 +115,21 @@ func (x *expiry) copyClaims(p uint32) error {
 			return engineErr(key, err)
 		}
 		c, err := decodeClaim(key, val)
-		if err != nil {
-			return err
+		if err != nil { // it ended, and nobody can say whose it was
+			if err := x.db.passOver(event.Ref{}, err); err != nil {
+				return err
+			}
+			continue
 		}
 		if whole && c.Ref.Compare(low) < 0 {
 			continue
 		}
 		held, err := x.db.heldOpen(read, c)
-		if err != nil {
-			return err
-		}
-		if !held {
+		if !held && err == nil {
 			continue
+		}
+		if err := x.db.passOver(c.Ref, err); err != nil {
+			return err // of an event that can't be read, a claim stays
 		}
 		// Into the next bucket, where the next run looks again. The expiry stays:
 		// the claim ends with the open delivery that keeps it.
@@ -184,7 +195,7 @@ func (x *expiry) carryOpen(refs []event.Ref) error {
 	kept := make(map[event.Ref]bool, len(refs))
 	for _, ref := range refs {
 		kept[ref] = true
-		if err := x.carry(ref); err != nil {
+		if err := x.db.passOver(ref, x.carry(ref)); err != nil {
 			return err
 		}
 	}
@@ -237,7 +248,7 @@ func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
 	}
 	tallyFrom := eventKey(n, p.t, subTally, ev.Ref)
 	t, err := readTally(x.txn, tallyFrom)
-	if err != nil {
+	if err := x.db.passOver(ev.Ref, err); err != nil {
 		return err
 	}
 	if _, err := x.move(tallyFrom, eventKey(n, to, subTally, ev.Ref)); err != nil {
@@ -270,7 +281,10 @@ func (x *expiry) carryEvent(ev *event.Event, p place, to uint32) error {
 func (x *expiry) carryState(ev *event.Event, p place, to uint32, target string) error {
 	d, err := readState(x.txn, ev, p, target)
 	if err != nil {
-		return err
+		if err := x.db.passOver(ev.Ref, err); err != nil {
+			return err
+		}
+		return x.set(stateKey(p.class.n, to, ev.Ref, target), spoiled)
 	}
 	if d.State == event.Pending && d.Attempts == 0 && d.Generation == 0 && d.DueAt.Equal(d.OpenedAt) {
 		return nil // as every event implies it
@@ -284,14 +298,14 @@ func (x *expiry) carryState(ev *event.Event, p place, to uint32, target string) 
 // move writes what stands under one key under another, false when nothing
 // stands there.
 func (x *expiry) move(from, key []byte) (bool, error) {
-	val, err := get(x.txn, from)
+	payload, err := x.payload(from)
 	if errors.Is(err, dedupe.ErrNotFound) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
+	if errors.Is(err, dedupe.ErrDamaged) {
+		ref, _, _ := refOf(from)
+		return true, errors.Join(x.db.passOver(ref, err), x.set(key, spoiled))
 	}
-	payload, err := unseal(from, val)
 	if err != nil {
 		return false, err
 	}
@@ -300,22 +314,37 @@ func (x *expiry) move(from, key []byte) (bool, error) {
 	return true, x.set(key, e.seal(key, 0))
 }
 
+// spoiled is the value of a record that takes the place of one that could not
+// be read: it can't be either, so that damage that is carried is damage still.
+var spoiled = []byte{}
+
+// payload reads what stands under a key.
+func (x *expiry) payload(key []byte) ([]byte, error) {
+	val, err := get(x.txn, key)
+	if err != nil {
+		return nil, err
+	}
+	return unseal(key, val)
+}
+
 // carryBody copies the chunks an event needs.
 func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
 	first := ev.Body.Offset / chunkSize
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	for i := first; i <= last; i++ {
 		from := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
-		val, err := get(x.txn, from)
-		if err != nil {
-			return err
+		payload, err := x.payload(from)
+		if errors.Is(err, dedupe.ErrNotFound) {
+			err = damaged(from, fmt.Sprintf("chunk %d is missing", i))
 		}
-		payload, err := unseal(from, val)
-		if err != nil {
-			return err
+		if perr := x.db.passOver(ev.Ref, err); perr != nil {
+			return perr
 		}
 		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
-		val = sealBody(key, payload)
+		val := spoiled
+		if err == nil {
+			val = sealBody(key, payload)
+		}
 		if err := x.set(key, val); err != nil {
 			return err
 		}
@@ -334,7 +363,10 @@ func (x *expiry) dropPointers(kept map[event.Ref]bool) error {
 	for _, ref := range refs {
 		c, err := readCarried(x.txn, ref)
 		if err != nil {
-			return err
+			if err := x.db.passOver(ref, err); err != nil {
+				return err
+			}
+			continue // it stays, and says so
 		}
 		alive := c.eventT != 0 && c.eventT >= x.next.of(kindEvent, c.class) ||
 			c.bodyT != 0 && c.bodyT >= x.next.of(kindBody, c.class)

@@ -564,7 +564,7 @@ func (c *commit) low() {
 			low = o.entry.Ref
 		}
 	}
-	c.head.low = low
+	c.head.low = db.unread.before(low)
 }
 
 func (c *commit) apply() {

@@ -168,6 +168,8 @@ type DB struct {
 
 	dead <-chan error // from Badger: a write of its own failed
 
+	unread unread
+
 	held event.Ref // of a restored ledger: deliveries up to it are not made
 
 	startLow, startLast event.Ref // what rebuild reads: the open deliveries of earlier runs
@@ -259,7 +261,7 @@ func (db *DB) Stats(context.Context) (dedupe.Stats, error) {
 	if err != nil {
 		return st, err
 	}
-	st.Targets, st.Concerns = db.sched.Stats(), db.concerns()
+	st.Targets, st.Concerns = db.sched.Stats(), append(db.concerns(), db.unread.concerns()...)
 	st.SizeBytes, st.FreeBytes, st.Reserve = db.disk.size(), db.disk.free(), db.disk.reserve
 	st.ReadOnly = st.ReadOnly || db.disk.low()
 	st.ClockHold = db.clock.now().Before(db.holdUntil)

@@ -251,7 +251,7 @@ func (x *expiry) countDead(kind byte, c class, t uint32) error {
 	if kind != kindEvent {
 		return nil
 	}
-	return eachDead(x.txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
+	return x.db.eachDead(x.txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
 		if x.dead[target]++; o != 0 {
 			x.freed[deadLetter{target, ref}] = o
 		}

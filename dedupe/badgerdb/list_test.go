@@ -229,7 +229,7 @@ func TestListingPastDamage(t *testing.T) {
 		val[len(val)-1] ^= 1
 		return txn.Set(key, val)
 	})
-	db, err := badgerdb.Open(cfg) // a gateway would say so and not start: the delivery is open
+	db, err := badgerdb.Open(cfg) // without its background work: what is open is not known
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,9 @@ func (c *commit) spend(at place, d *event.Delivery) error {
 		return err
 	}
 	spent, err := c.db.spent(c.txn, &ev, p)
+	if errors.Is(err, dedupe.ErrDamaged) {
+		return nil // it stays: another delivery of the event can't be read
+	}
 	if err != nil || !spent {
 		return err
 	}
@@ -68,7 +71,9 @@ func (c *commit) sharers(ev *event.Event, p place) ([]uint32, error) {
 		case err != nil || sib.Body.Request != ev.Body.Request:
 			return false, false, err
 		}
-		done, err = c.db.spent(c.txn, &sib, at)
+		if done, err = c.db.spent(c.txn, &sib, at); errors.Is(err, dedupe.ErrDamaged) {
+			return true, false, nil
+		}
 		if sib.Body.Length > 0 && at.bodyT != p.bodyT {
 			out = append(out, at.bodyT)
 		}

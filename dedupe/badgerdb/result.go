@@ -46,8 +46,12 @@ func (c *commit) result(r *dedupe.Result) error {
 		return nil
 	}
 	if r.Attempt.Outcome == "" { // what the last attempt said stays
-		if d, err = readState(c.txn, &event.Event{Ref: ref}, *at, target); err != nil {
+		was, err := readState(c.txn, &event.Event{Ref: ref}, *at, target)
+		if err := c.db.passOver(ref, err); err != nil {
 			return err
+		}
+		if err == nil {
+			d = was
 		}
 	}
 	d = r.Settle(d, c.now)
@@ -131,8 +135,11 @@ func (c *commit) attempt(at *place, r *dedupe.Result, number uint32) (event.Stat
 // stateNow is the state of a delivery that a late attempt leaves unchanged.
 func (c *commit) stateNow(at *place, ref event.Ref, target string) (event.State, error) {
 	d, err := readState(c.txn, &event.Event{Ref: ref}, *at, target)
-	if err != nil || !d.State.Open() {
-		return d.State, err
+	if err != nil {
+		return event.Pending, c.db.passOver(ref, err) // the attempt stands, whatever became of its delivery
+	}
+	if !d.State.Open() {
+		return d.State, nil
 	}
 	for _, s := range c.settled { // in this batch, not yet on the schedule
 		if s.lease.Delivery.Event == ref && s.lease.Delivery.Target == target {

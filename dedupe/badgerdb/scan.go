@@ -74,7 +74,8 @@ type openDelivery struct {
 // scanOpen calls f for every open delivery of the events from ref from up to
 // and with last of their class, bucket by bucket, and for carried ones whatever
 // their ref.
-// It joins event and state records, both in order of refs, in one pass.
+// It joins event and state records, both in order of refs, in one pass. What
+// can't be read is said and passed over.
 func (db *DB) scanOpen(ctx context.Context, from event.Ref, last func(class) event.Ref, f func(openDelivery) error) error {
 	return db.view(func(txn *badger.Txn) error {
 		if err := db.scanCarried(txn, f); err != nil {
@@ -86,7 +87,7 @@ func (db *DB) scanOpen(ctx context.Context, from event.Ref, last func(class) eve
 				if t < c.metaT(from) {
 					continue
 				}
-				j := newJoin(txn, c, t, from)
+				j := newJoin(db, txn, c, t, from)
 				err := j.run(ctx, end, f)
 				j.close()
 				if err != nil {
@@ -114,25 +115,41 @@ func (db *DB) scanCarried(txn *badger.Txn, f func(openDelivery) error) error {
 		if errors.Is(err, dedupe.ErrNotFound) || err == nil && p.sub != subCarried {
 			continue // only its body was carried, or it is gone
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = db.openOf(txn, &ev, p, f)
 		}
-		rec, err := db.record(txn, ev, p)
-		if err != nil {
+		if err := db.passOver(ref, err); err != nil {
 			return err
-		}
-		for _, d := range rec.Deliveries {
-			if !d.State.Open() {
-				continue
-			}
-			e := dedupe.EntryOf(d)
-			e.Class, e.Size, e.Order = p.class.n, uint32(rec.Event.Body.Length), rec.Event.OrderAt(d.Target)
-			if err := f(openDelivery{d.Target, e}); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
+}
+
+// openOf calls f for the open deliveries of a carried event.
+func (db *DB) openOf(txn *badger.Txn, ev *event.Event, p place, f func(openDelivery) error) error {
+	t, err := readTally(txn, eventKey(p.class.n, p.t, subTally, ev.Ref))
+	if err := db.passOver(ev.Ref, err); err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(ev.Targets, t.extra) {
+		d, err := readState(txn, ev, p, name)
+		if err != nil {
+			err = db.passDelivery(ev, name, err)
+		} else if d.State.Open() {
+			err = f(openDelivery{name, entryAt(p.class, ev, d)})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryAt is the schedule's entry of a delivery.
+func entryAt(c class, ev *event.Event, d event.Delivery) dedupe.Entry {
+	e := dedupe.EntryOf(d)
+	e.Class, e.Size, e.Order = c.n, uint32(ev.Body.Length), ev.OrderAt(d.Target)
+	return e
 }
 
 // carriedRefs lists the refs that have a carried record, ascending.
@@ -157,13 +174,15 @@ func carriedRefs(txn *badger.Txn) ([]event.Ref, error) {
 // join walks the events of one bucket, their delivery states and their
 // attempts side by side.
 type join struct {
+	db       *DB
 	class    class
 	events   *badger.Iterator
 	states   *badger.Iterator
 	attempts *badger.Iterator // nil where no attempt stands for a state
+	lost     []string         // targets of which the state of an event's delivery can't be read
 }
 
-func newJoin(txn *badger.Txn, c class, t uint32, from event.Ref) *join {
+func newJoin(db *DB, txn *badger.Txn, c class, t uint32, from event.Ref) *join {
 	open := func(sub byte) *badger.Iterator {
 		opt := badger.DefaultIteratorOptions
 		opt.Prefix = append(bucketPrefix(kindEvent, c.n, t), sub)
@@ -171,7 +190,7 @@ func newJoin(txn *badger.Txn, c class, t uint32, from event.Ref) *join {
 		it.Seek(append(append([]byte(nil), opt.Prefix...), from[:]...))
 		return it
 	}
-	j := &join{class: c, events: open(subEvent), states: open(subState)}
+	j := &join{db: db, class: c, events: open(subEvent), states: open(subState)}
 	if c.folds() {
 		opt := badger.DefaultIteratorOptions
 		opt.PrefetchValues = false // most are looked at by key only
@@ -198,7 +217,10 @@ func (j *join) run(ctx context.Context, last event.Ref, f func(openDelivery) err
 		key := j.events.Item().KeyCopy(nil)
 		ref, _, ok := refOf(key)
 		if !ok {
-			return damaged(key, "malformed key")
+			if err := j.db.passOver(ref, damaged(key, "malformed key")); err != nil {
+				return err
+			}
+			continue
 		}
 		if ref.Compare(last) > 0 {
 			return nil
@@ -206,32 +228,42 @@ func (j *join) run(ctx context.Context, last event.Ref, f func(openDelivery) err
 		if n++; n%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		val, err := j.events.Item().ValueCopy(nil)
-		if err != nil {
-			return engineErr(key, err)
+		ev, err := j.event(key, ref)
+		if err == nil {
+			err = j.deliveries(&ev, f)
 		}
-		ev, _, err := decodeEvent(key, val, ref)
-		if err != nil {
-			return err
-		}
-		if err := j.deliveries(&ev, f); err != nil {
+		if err := j.db.passHere(ref, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// event reads the event it stands on.
+func (j *join) event(key []byte, ref event.Ref) (event.Event, error) {
+	val, err := j.events.Item().ValueCopy(nil)
+	if err != nil {
+		return event.Event{}, engineErr(key, err)
+	}
+	ev, _, err := decodeEvent(key, val, ref)
+	return ev, err
+}
+
 // deliveries merges an event's targets with the states recorded for it.
 func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
+	j.lost = j.lost[:0]
 	states, err := j.statesOf(ev.Ref)
 	if err != nil {
 		return err
 	}
 	var closed []string
 	if slices.ContainsFunc(ev.Targets, func(name string) bool { _, ok := states[name]; return !ok }) {
-		if closed, err = j.closedBy(ev.Ref); err != nil {
+		if closed, err = j.closedBy(ev.Ref, states); err != nil {
 			return err
 		}
+	}
+	for _, name := range j.lost { // those behind it in order wait on, as if it were dead
+		j.db.sched.Block(name, ev.Ref, ev.OrderAt(name))
 	}
 	for _, name := range ev.Targets {
 		if _, ok := states[name]; !ok && !slices.Contains(closed, name) {
@@ -251,44 +283,62 @@ func (j *join) deliveries(ev *event.Event, f func(openDelivery) error) error {
 }
 
 func (j *join) emit(ev *event.Event, d event.Delivery, f func(openDelivery) error) error {
-	e := dedupe.EntryOf(d)
-	e.Class, e.Size, e.Order = j.class.n, uint32(ev.Body.Length), ev.OrderAt(d.Target)
-	return f(openDelivery{d.Target, e})
+	return f(openDelivery{d.Target, entryAt(j.class, ev, d)})
 }
 
-// statesOf reads the states of ref, the iterator standing at or before them.
+// statesOf reads the states of ref, the iterator standing at or before them. One
+// that can't be read is not open here.
 func (j *join) statesOf(ref event.Ref) (map[string]event.Delivery, error) {
 	var out map[string]event.Delivery
 	for ; j.states.Valid(); j.states.Next() {
 		key := j.states.Item().KeyCopy(nil)
 		at, name, ok := refOf(key)
 		if !ok {
-			return nil, damaged(key, "malformed key")
+			if err := j.db.passOver(at, damaged(key, "malformed key")); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if c := bytes.Compare(at[:], ref[:]); c > 0 {
 			break
 		} else if c < 0 {
 			continue // of a carried event, whose record has another kind
 		}
-		val, err := j.states.Item().ValueCopy(nil)
+		d, err := j.state(key, at, string(name))
 		if err != nil {
-			return nil, engineErr(key, err)
+			j.lost = append(j.lost, string(name))
 		}
-		d, err := decodeState(key, val, at, string(name))
-		if err != nil {
+		if err := j.db.passHere(ref, err); err != nil {
 			return nil, err
 		}
 		if out == nil {
 			out = map[string]event.Delivery{}
 		}
-		out[d.Target] = d
+		out[string(name)] = d
 	}
 	return out, nil
 }
 
-// closedBy names the targets for which ref's first attempt closed the
-// delivery, the iterator standing at or before them.
-func (j *join) closedBy(ref event.Ref) (targets []string, err error) {
+// state reads the state it stands on.
+func (j *join) state(key []byte, ref event.Ref, target string) (event.Delivery, error) {
+	val, err := j.states.Item().ValueCopy(nil)
+	if err != nil {
+		err = engineErr(key, err)
+	}
+	d := event.Delivery{}
+	if err == nil {
+		d, err = decodeState(key, val, ref, target)
+	}
+	if err != nil {
+		d = event.Delivery{Event: ref, Target: target, State: event.Cancelled}
+	}
+	return d, err
+}
+
+// closedBy names the targets without a state for which ref's first attempt closed
+// the delivery, the iterator standing at or before them, and those for which it
+// can't be read.
+func (j *join) closedBy(ref event.Ref, states map[string]event.Delivery) (targets []string, err error) {
 	if j.attempts == nil {
 		return nil, nil
 	}
@@ -307,21 +357,30 @@ func (j *join) closedBy(ref event.Ref) (targets []string, err error) {
 		key := j.attempts.Item().KeyCopy(nil)
 		_, target, gen, ok := parseAttemptKey(key)
 		if !ok {
-			return nil, damaged(key, "malformed key")
+			if err := j.db.passHere(ref, damaged(key, "malformed key")); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		if gen != 0 || !bytes.Equal(key, attemptKey(j.class.n, bucketNumber(key), ref, target, 0, 1)) {
+		if _, has := states[target]; has || gen != 0 || !bytes.Equal(key, attemptKey(j.class.n, bucketNumber(key), ref, target, 0, 1)) {
 			continue
 		}
 		val, err := j.attempts.Item().ValueCopy(nil)
 		if err != nil {
-			return nil, engineErr(key, err)
+			err = engineErr(key, err)
 		}
-		a, err := decodeAttempt(key, val)
+		var a recorded
+		if err == nil {
+			a, err = decodeAttempt(key, val)
+		}
 		if err != nil {
-			return nil, err
+			j.lost = append(j.lost, target)
 		}
-		if !a.State.Open() {
+		if err != nil || !a.State.Open() {
 			targets = append(targets, target)
+		}
+		if err := j.db.passHere(ref, err); err != nil {
+			return nil, err
 		}
 	}
 	return targets, nil
@@ -369,7 +428,7 @@ func (db *DB) countDead(last event.Ref) error {
 	return db.view(func(txn *badger.Txn) error {
 		for _, c := range *db.classes.Load() {
 			for _, t := range db.liveBuckets(txn, kindEvent, c, 1<<62) {
-				err := eachDead(txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
+				err := db.eachDead(txn, c, t, "", func(target string, ref event.Ref, o event.Order) bool {
 					if ref.Compare(last) <= 0 {
 						db.sched.Dead(target, 1)
 						db.sched.Block(target, ref, o)
@@ -388,7 +447,7 @@ func (db *DB) countDead(last event.Ref) error {
 // eachDead calls f for the dead deliveries of one bucket, of one target or of
 // all, until it returns false. Only of those that others wait for is more read
 // than the key.
-func eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, event.Ref, event.Order) bool) error {
+func (db *DB) eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, event.Ref, event.Order) bool) error {
 	opt := badger.DefaultIteratorOptions
 	opt.PrefetchValues = false
 	opt.Prefix = append(bucketPrefix(kindEvent, c.n, t), subDead)
@@ -402,15 +461,22 @@ func eachDead(txn *badger.Txn, c class, t uint32, target string, f func(string, 
 		key := it.Item().Key()
 		i := bytes.IndexByte(key[head:], 0)
 		if i < 0 || len(key) != head+i+1+16 {
-			return damaged(it.Item().KeyCopy(nil), "malformed key")
+			if err := db.passOver(event.Ref{}, damaged(it.Item().KeyCopy(nil), "malformed key")); err != nil {
+				return err
+			}
+			continue
 		}
 		var ref event.Ref
 		copy(ref[:], key[head+i+1:])
+		name := string(key[head : head+i])
 		o, err := deadOrder(it.Item())
+		if err != nil {
+			o, err = db.orderOf(txn, name, ref, err)
+		}
 		if err != nil {
 			return err
 		}
-		if !f(string(key[head:head+i]), ref, o) {
+		if !f(name, ref, o) {
 			return nil
 		}
 	}

@@ -387,7 +387,13 @@ func (db *DB) openBelow(target string, below event.Ref) (refs []event.Ref, cut, 
 	default:
 		return nil, false, false
 	}
-	return db.sched.OpenBelow(target, below, maxOpen)
+	refs, cut, ok = db.sched.OpenBelow(target, below, maxOpen)
+	for _, ref := range db.unread.list() { // it may be open
+		if below.IsZero() || ref.Compare(below) < 0 {
+			refs = append(refs, ref)
+		}
+	}
+	return refs, cut, ok
 }
 
 // deadPrefixes are those of the dead letters of one bucket, one for each target.
