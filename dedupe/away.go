@@ -164,6 +164,7 @@ func (w *Writer) shed(ctx context.Context, f *flight, slow error) error {
 			kept = append(kept, q)
 		}
 	}
+	w.noteFull(errors.Is(slow, ErrDiskLow))
 	w.mu.Lock()
 	w.putBack(kept)
 	w.mu.Unlock()
@@ -174,6 +175,20 @@ func (w *Writer) shed(ctx context.Context, f *flight, slow error) error {
 		answerAll(w.everybody(), slow) // at a stop it is not tried for ever
 	}
 	return nil
+}
+
+func (w *Writer) noteFull(full bool) {
+	w.mu.Lock()
+	w.full = full
+	w.mu.Unlock()
+}
+
+// Full reports whether the ledger had no room for the last batch, not even for
+// results: those wait until there is room, and nobody makes it by waiting.
+func (w *Writer) Full() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full
 }
 
 // pause waits before the try with that number, the first not at all, at random

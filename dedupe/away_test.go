@@ -24,6 +24,7 @@ type remote struct {
 	unsure  bool                        // what became of the last batch is for Rejoin to say
 	written bool
 	slow    int // commits that are given up from now on
+	full    int // and those there is no room for
 	events  map[string]int
 	results map[uint64]int // by token
 	acts    map[uint64]int // by number
@@ -52,6 +53,10 @@ func (l *remote) Commit(_ context.Context, b *dedupe.Batch) error {
 	if l.slow > 0 {
 		l.slow--
 		return fmt.Errorf("%w: lock time-out", dedupe.ErrOverloaded)
+	}
+	if l.full > 0 {
+		l.full--
+		return fmt.Errorf("%w: %w", dedupe.ErrOverloaded, dedupe.ErrDiskLow)
 	}
 	lost, write := false, true
 	if l.cut != nil {
@@ -336,6 +341,29 @@ func TestWriterSlowLedger(t *testing.T) {
 			t.Errorf("result written %d times, want once", l.results[1])
 		}
 	})
+}
+
+// A ledger without room for results says so until it has some; one that is only
+// slow does not.
+func TestWriterFull(t *testing.T) {
+	for full, slow := range map[int]int{0: 3, 3: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newRemote()
+			w := newWriter(t, dedupe.WriterConfig{Ledger: l})
+			stop := run(t, w)
+			l.set(func() { l.full, l.slow = full, slow })
+			finished := call(func() error { return w.Finish(t.Context(), result(1)) })
+			time.Sleep(2 * time.Millisecond) // synthetic: the first try is over
+			if got, want := w.Full(), full > 0; got != want {
+				t.Errorf("full %d, slow %d: Full is %v", full, slow, got)
+			}
+			wantErr(t, "result", <-finished, nil)
+			if w.Full() {
+				t.Error("Full after a batch was written")
+			}
+			wantErr(t, "stop", stop(), nil)
+		})
+	}
 }
 
 // A stop ends although the ledger stays away, and nobody is told that

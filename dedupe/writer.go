@@ -51,6 +51,7 @@ type Writer struct {
 	limbo    waitList // results, acts and steps of a batch of which nobody knows what became
 	closed   error    // what later callers get; nil while the writer takes work
 	away     error    // what requests and claims get while the ledger is away
+	full     bool     // the ledger had no room for the last batch
 
 	// wake holds a value when there may be work.
 	wake chan struct{}
@@ -370,6 +371,7 @@ func (w *Writer) write(ctx context.Context, f *flight) error {
 		return w.fail(f, err)
 	}
 	f.slow = 0
+	w.noteFull(false)
 	Failpoint("wake")
 	for _, q := range f.requests {
 		answer(q, q.req.Err) // the ledger may have refused one alone

@@ -25,6 +25,10 @@ const DefaultDrain = 20 * time.Second
 // away.
 const storeTime = 10 * time.Second
 
+// roomTime is the same for one that has no room, on a disk that is nearly full:
+// nobody makes room because it is waited for.
+const roomTime = 2 * time.Second
+
 // Ledger is what the forwarder needs of a ledger.
 type Ledger interface {
 	dedupe.Dispatch
@@ -268,8 +272,8 @@ func (f *Forwarder) fail(err error) {
 // Run delivers until ctx ends or the ledger fails. Then it leases nothing
 // more, lets attempts in flight go on for Config.Drain, cuts the rest and
 // records them as interrupted and still pending, gives back what it did not
-// begin, and returns when all that is durable, or the ledger has been away for
-// too long: nil, or the ledger's error. It may be called once.
+// begin, and returns when all that is durable, or the ledger has been away or
+// without room for too long: nil, or the ledger's error. It may be called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx)
 	attempts, cut := context.WithCancelCause(work)
@@ -310,6 +314,12 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	defer timer.Stop()
 	last := time.AfterFunc(f.cfg.Drain+storeTime, giveUp)
 	defer last.Stop()
+	soon := time.AfterFunc(f.cfg.Drain+roomTime, func() {
+		if l, ok := f.cfg.Ledger.(interface{ Full() bool }); ok && l.Full() {
+			giveUp()
+		}
+	})
+	defer soon.Stop()
 	queues.Wait()
 	watch.Wait()
 	keep()

@@ -466,6 +466,32 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A stop does not wait for room on a full disk as it waits for a ledger that may
+// come back.
+func TestStopWithoutRoom(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]time.Duration{"full": 10*time.Second + roomTime, "stuck": 10*time.Second + storeTime} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, net *pipes) {
+				net.serve(t, "a", &recorder{tb: t})
+				r := newRig(t, func(c *Config) { c.Dial, c.Drain = net.dial, 10*time.Second })
+				r.store.full, r.store.stuck = name == "full", name == "stuck"
+				r.admit(event.Event{Targets: []string{"a"}}, "x")
+				r.run(Target{Name: "a", URL: mustURL(t, "http://a/"), Concurrency: 1})
+				time.Sleep(time.Second)
+				synctest.Wait()
+				start := time.Now()
+				if err := r.stop(); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took < want || took > want+time.Second {
+					t.Errorf("the stop took %v, want %v", took, want)
+				}
+			})
+		})
+	}
+}
+
 // A lease that is lost while its attempt is in flight makes the result late:
 // recorded, counted, without effect.
 func TestLateResult(t *testing.T) {

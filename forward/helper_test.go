@@ -34,7 +34,11 @@ type store struct {
 	lease  func(target string) error
 	put    func() error // of a note
 	notes  func() error
+	full   bool // nothing is written any more, for want of room
+	stuck  bool // or it is not said why
 }
+
+func (s *store) Full() bool { return s.full }
 
 func (s *store) Notes(ctx context.Context, kind string) ([]dedupe.Note, error) {
 	if s.notes != nil {
@@ -59,6 +63,10 @@ func (s *store) Finish(ctx context.Context, rs ...*dedupe.Result) error {
 		if err := s.finish(rs); err != nil {
 			return err
 		}
+	}
+	if s.full || s.stuck {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", dedupe.ErrOverloaded, ctx.Err())
 	}
 	return s.writer.Finish(ctx, rs...)
 }

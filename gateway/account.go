@@ -149,7 +149,7 @@ func (g *Gateway) counts(ctx context.Context) error {
 		case <-ctx.Done():
 			acts := g.counted(before, since)
 			acts = append(acts, &dedupe.Act{Kind: dedupe.ActConfigured, Outcome: "stopped", Hash: g.configHash(), By: dedupe.By{Actor: actorGateway}})
-			g.recordSoon(acts...)
+			g.recordSoon(lastPatience, acts...)
 			return nil
 		}
 		g.record(ctx, g.counted(before, since)...)
@@ -191,26 +191,30 @@ func (g *Gateway) record(ctx context.Context, acts ...*dedupe.Act) {
 	}
 }
 
-// recordPatience is how long a start, a reload or a stop waits for its act.
-const recordPatience = 5 * time.Second
+const (
+	// recordPatience is how long a start or a reload waits for its act.
+	recordPatience = 5 * time.Second
+	// lastPatience is how long a stop does, after it waited for results.
+	lastPatience = time.Second
+)
 
 // configured records what became of a configuration. On a disk that is nearly
 // full acts wait for room; a start or a reload doesn't wait with them for ever, or
 // nobody could look at the gateway to see why.
 func (g *Gateway) configured(outcome, detail, actor string) {
 	act := &dedupe.Act{Kind: dedupe.ActConfigured, Outcome: outcome, Hash: g.configHash(), Detail: detail, By: dedupe.By{Actor: actor}}
-	g.recordSoon(act)
+	g.recordSoon(recordPatience, act)
 }
 
-// recordSoon records acts, and comes back when they are recorded or
-// recordPatience is over; in that case they still wait for the ledger.
-func (g *Gateway) recordSoon(acts ...*dedupe.Act) {
+// recordSoon records acts, and comes back when they are recorded or its patience
+// is over; in that case they still wait for the ledger.
+func (g *Gateway) recordSoon(patient time.Duration, acts ...*dedupe.Act) {
 	done := make(chan struct{})
 	g.telling.Go(func() {
 		defer close(done)
 		g.record(context.Background(), acts...)
 	})
-	patience := time.NewTimer(recordPatience)
+	patience := time.NewTimer(patient)
 	defer patience.Stop()
 	select {
 	case <-done:

@@ -17,6 +17,9 @@ import (
 // that is away.
 const storeTime = 10 * time.Second
 
+// roomTime is the same for one that has no room, on a disk that is nearly full.
+const roomTime = 2 * time.Second
+
 // flights are the keys that requests of this process are working on.
 type flights struct {
 	// mu guards what follows; held for bookkeeping only.
@@ -93,8 +96,8 @@ func (f *flights) over(fl *flight) {
 
 // drain lets no job begin any more and waits for those under way; what takes
 // longer than ctx is cut, and its key is of unknown outcome. So is one whose
-// answer a ledger that is away does not take soon after that.
-func (f *flights) drain(ctx context.Context) error {
+// answer the ledger does not take soon after that; patience says how soon.
+func (f *flights) drain(ctx context.Context, patience func() time.Duration) error {
 	f.mu.Lock()
 	if !f.ended && f.jobs == 0 {
 		close(f.idle)
@@ -112,7 +115,7 @@ func (f *flights) drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	f.cut()
-	last := time.AfterFunc(storeTime, f.giveUp)
+	last := time.AfterFunc(patience(), f.giveUp)
 	defer last.Stop()
 	<-f.idle
 	return errors.New("calls of synchronous routes were cut")

@@ -96,7 +96,7 @@ func (r *Receiver) drain(srv *http.Server, l *limiter) error {
 		}
 	}
 	// Calls go on although their callers left.
-	err = errors.Join(err, r.flights.drain(ctx))
+	err = errors.Join(err, r.flights.drain(ctx, r.patience))
 	r.settleCalls()
 	if err == nil {
 		r.log.Info("ingest drained", "event", "ingest.drained")
@@ -112,8 +112,16 @@ func (r *Receiver) settleCalls() {
 	}
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = r.flights.drain(now) // nothing is left after a drain; else it is cut, and logged by each job
-	last, giveUp := context.WithTimeout(context.Background(), storeTime)
+	_ = r.flights.drain(now, r.patience) // nothing is left after a drain; else it is cut, and logged by each job
+	last, giveUp := context.WithTimeout(context.Background(), r.patience())
 	defer giveUp()
 	r.flushReplays(last)
+}
+
+// patience is how long a stop waits for the ledger once nothing is under way.
+func (r *Receiver) patience() time.Duration {
+	if l, ok := r.cfg.Admit.(interface{ Full() bool }); ok && l.Full() {
+		return roomTime
+	}
+	return storeTime
 }

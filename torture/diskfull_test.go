@@ -122,9 +122,9 @@ func fill(t *testing.T, ctx context.Context, r *Rig, eater *eater, res *Result) 
 }
 
 // fullStop is how long a stop in order may take on a full disk: the drain time
-// of 5 s, 10 s in which results may still find room, 5 s for the last act, and
+// of 5 s, 2 s in which results may still find room, a second for the last act, and
 // what else there is.
-const fullStop = 25 * time.Second
+const fullStop = 15 * time.Second
 
 // TestStopOnFullDisk has a gateway told to stop with less than half its reserve
 // left, while results wait for room and senders go on: they are answered 503, it
