@@ -26,6 +26,16 @@ var ErrOlder = errors.New("schema of the ledger is older than this program: run 
 // ErrStandby says that the server takes no writes.
 var ErrStandby = errors.New("the server is a read-only standby: point the gateway at the primary")
 
+// ErrRunning says that gateways run which can't go on beside a migration.
+var ErrRunning = errors.New("gateways run that can't go on beside this step of the schema: stop them all first")
+
+// alone begins a migration that takes away what gateways of the version before
+// need.
+const alone = "-- Not beside running gateways.\n"
+
+// stillThere is for how long a gateway that doesn't beat is taken to run.
+const stillThere = 5 * dedupe.DeadAfter
+
 // Step is one migration.
 type Step struct {
 	Version int
@@ -62,7 +72,8 @@ func Plan(ctx context.Context, cfg Config) ([]Step, error) {
 }
 
 // Migrate applies the migrations that the database lacks, each in a
-// transaction, and returns them. Two programs may try at once.
+// transaction, and returns them. Two programs may try at once. ErrRunning names
+// the gateways that have to be stopped before.
 func Migrate(ctx context.Context, cfg Config) ([]Step, error) {
 	cfg = cfg.withDefaults()
 	conn, err := connect(ctx, cfg)
@@ -171,6 +182,11 @@ func apply(ctx context.Context, conn *pgx.Conn, cfg Config, s Step) error {
 		if err := tx.QueryRow(ctx, fill(`SELECT version FROM {s}.schema_version FOR UPDATE`, cfg.Schema)).Scan(&v); err != nil || v >= s.Version {
 			return err
 		}
+		if strings.HasPrefix(s.SQL, alone) {
+			if err := stopped(ctx, tx, cfg.Schema); err != nil {
+				return err
+			}
+		}
 		if _, err := tx.Conn().PgConn().Exec(ctx, s.SQL).ReadAll(); err != nil {
 			return err
 		}
@@ -183,6 +199,17 @@ func apply(ctx context.Context, conn *pgx.Conn, cfg Config, s Step) error {
 		_, err := tx.Exec(ctx, fill(`UPDATE {s}.schema_version SET version = $1`, cfg.Schema), s.Version)
 		return err
 	})
+}
+
+// stopped is ErrRunning while a gateway beats.
+func stopped(ctx context.Context, tx pgx.Tx, schema string) error {
+	var names []string
+	err := tx.QueryRow(ctx, fill(`SELECT COALESCE(array_agg(DISTINCT name ORDER BY name), '{}') FROM {s}.fleet WHERE beat > `+databaseClock+` - $1`, schema),
+		stillThere.Milliseconds()).Scan(&names)
+	if err == nil && len(names) > 0 {
+		err = fmt.Errorf("%w: %s; one that was killed counts for %v", ErrRunning, strings.Join(names, ", "), stillThere)
+	}
+	return err
 }
 
 // width is the time that one partition spans: a day, or an eighth of what

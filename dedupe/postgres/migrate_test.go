@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +81,39 @@ func TestMigrateKeepsWhatIsFound(t *testing.T) {
 		if err != nil || len(rep.Faults) != c.faults {
 			t.Errorf("check after %s: %v, %v; want %d faults", c.sql, rep.Faults, err, c.faults)
 		}
+	}
+}
+
+// TestMigrateBesideGateways holds that a step which older gateways can't go on
+// beside waits until they are stopped, and that a killed one holds it up for a
+// while only.
+func TestMigrateBesideGateways(t *testing.T) {
+	cfg := fresh(t, server(t), options())
+	beat := `INSERT INTO ` + cfg.Schema + `.fleet VALUES ($1, 1, 1, 0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2, 0, '', '')`
+	if err := postgres.MigrateTo(t.Context(), cfg, 3, func(tx pgx.Tx) error {
+		for name, age := range map[string]int64{"gw-1": 0, "gw-2": 20_000, "gone": 40_000} {
+			if _, err := tx.Exec(t.Context(), beat, name, age); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	version := func() (v int) {
+		ask(t, cfg, "SELECT version FROM "+cfg.Schema+".schema_version", &v)
+		return v
+	}
+	_, err := postgres.Migrate(t.Context(), cfg)
+	if !errors.Is(err, postgres.ErrRunning) || !strings.Contains(err.Error(), "gw-1, gw-2;") || version() != 3 {
+		t.Errorf("beside running gateways: %v, version %d; want to be told of gw-1 and gw-2", err, version())
+	}
+	if _, err := postgres.Open(t.Context(), cfg); !errors.Is(err, postgres.ErrRunning) {
+		t.Errorf("a gateway that migrates at its start: %v", err)
+	}
+	ask(t, cfg, "DELETE FROM "+cfg.Schema+".fleet WHERE name <> 'gone'")
+	if _, err := postgres.Migrate(t.Context(), cfg); err != nil || version() < 4 {
+		t.Errorf("once they are stopped: %v, version %d", err, version())
 	}
 }
 

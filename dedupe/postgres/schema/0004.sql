@@ -1,3 +1,4 @@
+-- Not beside running gateways.
 -- What events are found by over all days, and the dead letters: in partitions that
 -- span many days, so that a search looks into few tables.
 CREATE TABLE {s}.wide (
