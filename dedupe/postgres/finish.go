@@ -55,7 +55,7 @@ func (o *openRow) view(now int64) event.Delivery {
 	return d
 }
 
-const lockOpen = `SELECT ` + openFields + ` FROM {s}.pending WHERE ref = ANY($1::uuid[]) AND (ref, target) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+const lockOpen = `SELECT ` + openFields + ` FROM {s}.pending p WHERE ` + among + `
 	ORDER BY ref, target FOR UPDATE`
 
 // rowKeys are the deliveries that a batch's results are of.
@@ -239,7 +239,7 @@ func (b *batch) writeResults() {
 
 func (m *results) write(w *work) {
 	if len(m.deleted.refs) > 0 {
-		w.queue(`DELETE FROM {s}.pending WHERE ref = ANY($1::uuid[]) AND (ref, target) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))`, m.deleted.refs, m.deleted.targets)
+		w.queue(`DELETE FROM {s}.pending p WHERE `+among, m.deleted.refs, m.deleted.targets)
 	}
 	m.closed.write(w)
 	if len(m.dead.refs) > 0 {

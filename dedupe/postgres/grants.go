@@ -126,7 +126,7 @@ func (db *DB) takeUnheard(ctx context.Context) error {
 		targets = targets[:0]
 		return db.each(ctx, tx, `WITH x AS (SELECT p.ref, p.target FROM {s}.pending p WHERE p.owner = $1 AND p.lease_until > $5 AND (p.ref, p.target, p.token) NOT IN
 				(SELECT * FROM unnest($2::uuid[], $3::text[], $4::bigint[])) ORDER BY p.ref, p.target FOR UPDATE SKIP LOCKED)
-			UPDATE {s}.pending p SET owner = 0, lease_until = 0, next_at = due, token = token + 1 FROM x WHERE p.ref = x.ref AND p.target = x.target
+			UPDATE {s}.pending p SET owner = 0, lease_until = 0, next_at = due, token = token + 1 FROM x u WHERE p.ref = ANY(ARRAY(SELECT ref FROM x)) AND `+named+`
 			RETURNING p.target`, []any{int64(db.writer), k.refs, k.targets, tokens, now.UnixMilli()}, func(r pgx.Rows) error {
 			var t string
 			err := r.Scan(&t)

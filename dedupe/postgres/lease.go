@@ -29,6 +29,9 @@ const free = `(p.lane = 0 OR NOT EXISTS (SELECT FROM {s}.pending o WHERE o.targe
 // its target.
 const named = `uuid_send(p.ref) = uuid_send(u.ref) AND p.target || '' = u.target`
 
+// among is true of pending p where the refs $1 and the targets $2 name it.
+const among = `p.ref = ANY($1::uuid[]) AND EXISTS (SELECT FROM unnest($1::uuid[], $2::text[]) u(ref, target) WHERE ` + named + `)`
+
 // leaseSQL takes due rows that no other gateway is just taking. The time is asked
 // for as one value: joined, it would have all that is due read and sorted.
 // The target is compared as in named.
