@@ -281,6 +281,36 @@ func TestUnfinishedFilesAreNotDamage(t *testing.T) {
 	}
 }
 
+// A kill while a value log is made leaves it without a byte, the newest or, after
+// another such start, one before it. No value log holds anything.
+func TestEmptyValueLogIsNotDamage(t *testing.T) {
+	for _, which := range []string{"first", "last", "all"} {
+		cfg, refs := filled(t, 5)
+		start(t, cfg).Close() // one more
+		logs, err := filepath.Glob(filepath.Join(cfg.Dir, "ledger", "*.vlog"))
+		if err != nil || len(logs) == 0 {
+			t.Fatalf("%d value logs, %v", len(logs), err)
+		}
+		switch which {
+		case "first":
+			logs = logs[:1]
+		case "last":
+			logs = logs[len(logs)-1:]
+		}
+		for _, path := range logs {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := start(t, cfg)
+		for _, ref := range refs {
+			if _, err := db.Load(t.Context(), ref); err != nil {
+				t.Errorf("%s: %v", which, err)
+			}
+		}
+	}
+}
+
 // The list of encryption keys is empty, whatever becomes of its file.
 func TestListOfKeysIsNothing(t *testing.T) {
 	for name, text := range map[string]string{"cut short": "short", "emptied": "", "zeroed": strings.Repeat("\x00", 28)} {

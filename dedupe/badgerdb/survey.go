@@ -233,8 +233,8 @@ func (s *survey) readLogs() error {
 const registry = "KEYREGISTRY"
 
 // removeEmpty removes what holds nothing and what Badger would not open for:
-// write-ahead files of no bytes, which a stop between making one and giving it
-// its size leaves, and a damaged list of keys, which is made again.
+// write-ahead files and value logs of no bytes, which a stop between making one
+// and giving it its size leaves, and a damaged list of keys, which is made again.
 func (s *survey) removeEmpty() error {
 	path := filepath.Join(ledgerDir(s.dir), registry)
 	b, err := os.ReadFile(path)
@@ -244,10 +244,17 @@ func (s *survey) removeEmpty() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	files, err := filepath.Glob(filepath.Join(ledgerDir(s.dir), "*.vlog"))
+	if err != nil {
+		return err
+	}
 	for _, l := range s.logs {
-		st, err := os.Stat(l.path)
+		files = append(files, l.path)
+	}
+	for _, path := range files {
+		st, err := os.Stat(path)
 		if err == nil && st.Size() == 0 {
-			err = os.Remove(l.path)
+			err = os.Remove(path)
 		}
 		if err != nil {
 			return err
