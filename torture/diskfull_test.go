@@ -277,17 +277,27 @@ func answers(ctx context.Context, r *Rig, status int) error {
 // eater takes space from a file system.
 type eater struct{ dir string }
 
-// leave takes or gives until that many bytes are free.
+// leave takes or gives until that many bytes are free. Where the gateway took
+// some first, nothing is eaten, and it is tried again.
 func (e *eater) leave(bytes int64) error {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(e.dir, &st); err != nil {
-		return err
-	}
 	f, err := os.OpenFile(filepath.Join(e.dir, "eaten"), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	for range 1000 {
+		if err = e.eat(f, bytes); !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+	}
+	return err
+}
+
+func (e *eater) eat(f *os.File, bytes int64) error {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(e.dir, &st); err != nil {
+		return err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -296,11 +306,7 @@ func (e *eater) leave(bytes int64) error {
 	if size <= info.Size() {
 		return f.Truncate(max(size, 0))
 	}
-	err = syscall.Fallocate(int(f.Fd()), 0, 0, size)
-	if errors.Is(err, syscall.ENOSPC) { // the gateway was faster
-		return nil
-	}
-	return err
+	return syscall.Fallocate(int(f.Fd()), 0, 0, size)
 }
 
 func (e *eater) give() error { return os.Remove(filepath.Join(e.dir, "eaten")) }
