@@ -269,8 +269,7 @@ func crash(t *testing.T, r *Rig, random *rand.Rand, cycles int) (inStart int) {
 	return inStart
 }
 
-func TestCrashLoop(t *testing.T) {
-	t.Parallel()
+func TestCrashLoop(t *testing.T) { // alone: it measures how long a start takes
 	cycles := count(t, "TORTURE_CYCLES", 60)
 	if long() {
 		cycles = count(t, "TORTURE_CYCLES", 200)

@@ -28,14 +28,17 @@
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
 //	go test -tags torture ./torture -report docs/torture.md
 //	go run ./torture -n -for 1h -only crash,power
+//	go run ./torture -n -for 1h -plans 200000
 //	go run ./torture -n -for 1h -after docs/torture.md
 //
-// The last three write the report; its last line is the total. The last goes on
+// The last four write the report; its last line is the total. -plans plays those of
+// the simulation first, beside the time that is asked for. The last goes on
 // from an earlier one: what failed then runs first, with its seed. TORTURE_CYCLES,
 // TORTURE_CHURN, TORTURE_CUTS, TORTURE_DAMAGES, TORTURE_STOPS and TORTURE_EVENTS set
 // the number of kills, of those with everything under way, of power cuts, of
 // damaged files, of stops under load and of events looked at for leaks,
-// TORTURE_FLEET how many events a fleet is sent; TORTURE_BINARY names a built
+// TORTURE_FORGED how many events are forged, TORTURE_FLEET how many a fleet is
+// sent; TORTURE_BINARY names a built
 // gateway to take in place of this module's. The power cuts need root and loop
 // devices; where there are none the test fails and says so, unless
 // TORTURE_NO_POWERCUT=1 leaves it out by decision.

@@ -42,6 +42,7 @@ type runner struct {
 	seed   uint64
 	only   []string
 	atOnce int
+	plans  int // of the simulation, played as well
 	report string
 	after  *Earlier // a report to go on from
 
@@ -60,6 +61,7 @@ func run(ctx context.Context, args []string) error {
 	f.Uint64Var(&r.seed, "seed", 0, "seed of the first round, the next ones count on; 0 draws one")
 	only := f.String("only", "", "comma-separated `words`: only tests that have one in their name, such as crash,power")
 	f.IntVar(&r.atOnce, "at-once", 1, "how many tests run at the same time")
+	f.IntVar(&r.plans, "plans", 0, "play that many plans of the simulation as well, before all else")
 	after := f.String("after", "", "report `file` of an earlier run to go on from: it is counted in, and what failed in it runs first")
 	failover := f.Bool("failover", false, "run gateways on a database that fails over in the middle of -for, and nothing else")
 	chart := f.String("chart", "", "with -failover: `file` for a chart of it, from the module's root")
@@ -93,11 +95,14 @@ func run(ctx context.Context, args []string) error {
 		return failoverRun(ctx, root, *chart, *length, r.seed)
 	}
 	started := time.Now()
-	r.until = started.Add(*length)
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
 	defer os.RemoveAll(r.dir)
+	if err := r.simulate(ctx); err != nil {
+		return err
+	}
+	r.until = time.Now().Add(*length)
 	if err := r.rounds(ctx); err != nil {
 		return err
 	}
@@ -172,6 +177,26 @@ func wanted(name string, only []string) bool {
 		}
 	}
 	return len(only) == 0
+}
+
+// simulate plays plans of the simulation, if it was told to. They take none of
+// the time that the rounds have.
+func (r *runner) simulate(ctx context.Context) error {
+	if r.plans == 0 {
+		return nil
+	}
+	args := []string{"test", "./simulation", "-run", "^TestPlans$", "-count", "1", "-timeout", "24h", "-plans", fmt.Sprint(r.plans), "-first", fmt.Sprint(r.seed)}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = r.root
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		r.failures = append(r.failures, fmt.Sprintf("TestPlans: %v: `go %s`", err, strings.Join(args, " ")))
+	}
+	return Result{Fault: "plans of the simulation", Test: "TestPlans", Seed: r.seed, Cycles: r.plans}.Append(r.results())
 }
 
 // turn is a test with its seed.
