@@ -129,12 +129,13 @@ func (a *Admin) resolve(c echo.Context, id, source string) (event.Ref, error) {
 	return a.cfg.Account.Resolve(c.Request().Context(), id, a.sourceNames(source))
 }
 
-// sourceNames is the one source asked for, or every configured one.
+// sourceNames is the one source asked for, or every configured one and all others
+// that the ledger knows.
 func (a *Admin) sourceNames(source string) []string {
 	if source != "" {
 		return []string{source}
 	}
-	var out []string
+	out := []string{""}
 	for _, s := range a.cfg.Receiver.SourceStats() {
 		out = append(out, s.Name)
 	}

@@ -138,7 +138,7 @@ type Filter struct {
 	Status event.Status
 	State  string // delivery state by name; deliveries only
 	Target string
-	ID     string // the provider's event ID, exact; needs Source to use the index
+	ID     string // the provider's event ID, exact; found by an index, with or without Source
 	// Field and Value select events of which the indexed field has that value,
 	// exact. They use an index, with or without Source.
 	Field string
@@ -202,8 +202,8 @@ type DeliveryRow struct {
 // what it wrote. Lists run newest first and are stable under inserts.
 type Account interface {
 	// Lookup finds events by the provider's ID, newest first, also after the
-	// claim has expired. Source "" looks through every source named in
-	// sources.
+	// claim has expired, in the sources named. The name "" stands for every
+	// source that the ledger knows to have had events, configured or not.
 	Lookup(ctx context.Context, sources []string, id string) ([]event.Ref, error)
 	// Get returns ErrNotFound for a ref this ledger never gave, ErrPruned for
 	// one that retention took, ErrDamaged for one that must be there.

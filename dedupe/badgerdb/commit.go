@@ -354,6 +354,9 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 	}
 	c.sum.add(key, val)
 	if ev.ID != "" {
+		if err := c.know(&ev); err != nil {
+			return err
+		}
 		key := append(indexPrefix(cl.n, t, ev.Source, ev.ID), ev.Ref[:]...)
 		if err := c.set(key, newEnc(0).seal(key, 0)); err != nil {
 			return err
@@ -391,11 +394,6 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 		c.hot = append(c.hot, dedupe.Loaded{Event: &ev, Body: slice(body, ev.Body)})
 	}
 	return nil
-}
-
-// slice is an event's part of a body.
-func slice(body []byte, s event.Slice) []byte {
-	return body[s.Offset : s.Offset+s.Length : s.Offset+s.Length]
 }
 
 // farLimit is how long after its window a claim is left to Badger's own

@@ -155,8 +155,9 @@ type DB struct {
 	// openKeys are the keys of synchronous routes without a conclusion.
 	openKeys map[dedupe.Key]struct{}
 
-	classes atomic.Pointer[[]class] // copy on write, under mu
-	cuts    atomic.Pointer[cuts]    // copy on write, under mu
+	classes atomic.Pointer[[]class]      // copy on write, under mu
+	cuts    atomic.Pointer[cuts]         // copy on write, under mu
+	sources atomic.Pointer[knownSources] // nil: none are known; copy on write, under mu
 	// headIndex finds a head's bucket by its number; copy on write, under mu.
 	headIndex atomic.Pointer[[]headBucket]
 

@@ -30,7 +30,7 @@
 // number (4 bytes): ledger milliseconds of the ref divided by the bucket
 // length of the class, which is fixed when the class is made.
 //
-//	m <name>                               format, writer, class/<C>, cut/<kind><C>, ...
+//	m <name>                               format, writer, class/<C>, cut/<kind><C>, sources, ...
 //	h <T> <number 8>                       head of a batch; T by the audit length of class 0
 //	d <P 4> <claim key 32>                 claim; P = expiry divided by the claim bucket length
 //	e <C> <T> e <ref 16>                   event

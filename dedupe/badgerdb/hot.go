@@ -104,3 +104,8 @@ func (h *hotCache) forget(ref event.Ref) {
 	defer h.mu.Unlock()
 	h.drop(ref)
 }
+
+// slice is an event's part of a body.
+func slice(body []byte, s event.Slice) []byte {
+	return body[s.Offset : s.Offset+s.Length : s.Offset+s.Length]
+}

@@ -128,7 +128,9 @@ func TestListingsLookAtLittle(t *testing.T) {
 		{"of no type", dedupe.Filter{Type: "none"}, 0, n + one},
 		{"of no source", dedupe.Filter{Source: "none"}, 0, n + one},
 		{"of no target", dedupe.Filter{Target: "none"}, 0, n + one},
-		{"of no ID", dedupe.Filter{ID: "none"}, 0, n + one},
+		{"by its ID alone", dedupe.Filter{ID: "evt_200"}, 1, 2*n/100 + 2*one},
+		{"pending by its ID", dedupe.Filter{ID: "evt_2", Status: event.StatusPending}, 1, 2*n/100 + 2*one},
+		{"of no ID", dedupe.Filter{ID: "none"}, 0, 2*n/100 + one},
 		{"unrouted", dedupe.Filter{Status: event.StatusUnrouted}, 0, n + one},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -324,6 +324,11 @@ func (db *DB) loadFrom(txn *badger.Txn) error {
 		all = append(all, cl)
 	}
 	db.classes.Store(&all)
+	sources, err := loadSources(txn)
+	if err != nil {
+		return err
+	}
+	db.sources.Store(sources)
 	index, err := headBuckets(txn, c.headT)
 	if err != nil {
 		return err

@@ -385,7 +385,7 @@ func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(recorde
 func (db *DB) Lookup(_ context.Context, sources []string, id string) ([]event.Ref, error) {
 	var out []event.Ref
 	err := db.view(func(txn *badger.Txn) error {
-		for _, s := range sources {
+		for _, s := range db.named(sources) {
 			out = append(out, db.indexed(txn, s, id)...)
 		}
 		return nil

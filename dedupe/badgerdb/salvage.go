@@ -337,6 +337,7 @@ func (f *foundation) meta(wb *badger.WriteBatch, h head) error {
 		wb.Set(cutsKey, next.seal()),
 		wb.Set(metaKey("format"), format.seal(metaKey("format"), 0)),
 		wb.Set(salvagedKey, sealSalvages(marks)),
+		wb.Delete(sourcesKey), // it may be an older one
 	}
 	for _, c := range *db.classes.Load() {
 		errs = append(errs, wb.Set(classMetaKey(c.n), c.seal(classMetaKey(c.n))))

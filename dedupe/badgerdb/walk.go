@@ -329,7 +329,7 @@ func (db *DB) walk(txn *badger.Txn, f *dedupe.Filter, below event.Ref) (*walk, e
 		}
 	}
 	var floor event.Ref
-	if target, open := wantsOpen(f); open {
+	if target, open := wantsOpen(f); open && f.ID == "" {
 		if refs, cut, ok := db.openBelow(target, below); ok {
 			return &walk{places: []newest{descending(refs, below)}, cut: cut}, nil
 		}
@@ -340,6 +340,10 @@ func (db *DB) walk(txn *badger.Txn, f *dedupe.Filter, below event.Ref) (*walk, e
 	w := &walk{places: []newest{newStrand(txn, []byte{kindCarried}, below, db.metrics.looked)}}
 	for _, c := range *db.classes.Load() {
 		s := &classScan{db: db, txn: txn, class: c, below: below, floor: floor, buckets: db.liveBuckets(txn, kindEvent, c, db.clock.now().UnixMilli())}
+		if f.ID != "" {
+			w.places = append(w.places, db.withID(s, f.ID)...)
+			continue
+		}
 		db.index(s, f)
 		w.places = append(w.places, s)
 	}

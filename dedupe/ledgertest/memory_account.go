@@ -39,7 +39,7 @@ func (m *Memory) Lookup(_ context.Context, sources []string, id string) ([]event
 	for i := len(m.disk.Records) - 1; i >= 0; i-- {
 		ev := &m.disk.Records[i].Event
 		for _, s := range sources {
-			if s == ev.Source && ev.ID == framed {
+			if (s == "" || s == ev.Source) && ev.ID == framed {
 				out = append(out, ev.Ref)
 				break
 			}

@@ -370,6 +370,9 @@ func accountLookup(f *fix) {
 	want("in two", find("evt_1", "a", "b"), b1, a1)
 	want("in two, other order", find("evt_1", "b", "a"), b1, a1)
 	want("unknown source", find("evt_1", "c"))
+	want("in every source", find("evt_1", ""), b1, a1)
+	want("in one and every source", find("evt_1", "a", ""), b1, a1)
+	want("unknown ID in every source", find("evt_2", ""))
 	want("unknown ID", find("evt_2", "a", "b"))
 	want("part of an ID", find("evt_", "a", "b"))
 	want("in no source", find("evt_1"))
@@ -384,6 +387,8 @@ func accountLookup(f *fix) {
 	want("two events of one ID", find("evt_1", "a"), a2, a1)
 	f.reopen()
 	want("after reopen", find("evt_1", "a", "b"), a2, b1, a1)
+	want("in every source after reopen", find("evt_1", ""), a2, b1, a1)
+	want("events of an ID alone", recordRefs(f.events(dedupe.Filter{ID: "evt_1"}, 10)), a2, b1, a1)
 }
 
 func accountGet(f *fix) {

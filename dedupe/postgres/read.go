@@ -239,6 +239,7 @@ func (db *DB) Attempts(ctx context.Context, ref event.Ref) ([]event.Attempt, err
 // Lookup finds events by the provider's ID, newest first.
 func (db *DB) Lookup(ctx context.Context, sources []string, id string) ([]event.Ref, error) {
 	framed, _ := dedupe.FrameID(id)
+	all := slices.Contains(sources, "")
 	x := index{table: "wide", sql: byTerm, by: idHash(framed)}
 	var out []event.Ref
 	err := db.search(ctx, func(q querier) error {
@@ -251,7 +252,7 @@ func (db *DB) Lookup(ctx context.Context, sources []string, id string) ([]event.
 			err = db.events(ctx, q, refs, func(s *stored) {
 				if s.bad != nil { // whose it is can't be told, and that it is there must
 					out = append(out, s.Event.Ref)
-				} else if s.Event.ID == framed && slices.Contains(sources, s.Event.Source) {
+				} else if s.Event.ID == framed && (all || slices.Contains(sources, s.Event.Source)) {
 					out = append(out, s.Event.Ref)
 				}
 			})
