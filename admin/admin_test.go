@@ -373,6 +373,20 @@ func TestEventRoutesBadInput(t *testing.T) {
 	}
 }
 
+// TestRetiredSource: an event is found by its ID though its source is configured no
+// more.
+func TestRetiredSource(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ref := b.accept("retired", "evt_old", "{}")
+	if ev, err := b.client.Event(t.Context(), "evt_old", ""); err != nil || ev.Ref != ref {
+		t.Errorf("its ID alone: %v, %v", ev.Ref, err)
+	}
+	if _, err := b.client.Event(t.Context(), "evt_old", "stripe"); err == nil {
+		t.Error("it is found in another source")
+	}
+}
+
 func TestAmbiguousIDListsRefs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

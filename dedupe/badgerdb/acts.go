@@ -225,7 +225,8 @@ func (db *DB) ActLogs(context.Context) ([]dedupe.ActLog, error) {
 	db.mu.Unlock()
 	cut := db.actCut(db.clock.now())
 	out := []dedupe.ActLog{}
-	err := db.view(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
+		out = out[:0]
 		spans, err := db.actSpans(txn, own.Next)
 		for _, s := range spans {
 			i := slices.IndexFunc(out, func(l dedupe.ActLog) bool { return l.Writer == s.writer })
@@ -255,7 +256,9 @@ func (db *DB) Acts(_ context.Context, writer, from uint64, limit int) ([]dedupe.
 	}
 	db.mu.Unlock()
 	var out []dedupe.LoggedAct
-	err := db.view(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
+		out = nil
+		from := from
 		spans, err := db.actSpansOf(txn, writer, next)
 		if err != nil {
 			return err
@@ -345,7 +348,8 @@ func readActs(txn *badger.Txn, s actSpan, from uint64, limit int, out []dedupe.L
 // dedupe.Acts.
 func (db *DB) EventActs(_ context.Context, ref event.Ref) (map[uint64][]dedupe.LoggedAct, error) {
 	out := map[uint64][]dedupe.LoggedAct{}
-	err := db.view(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
+		clear(out)
 		_, p, err := db.event(txn, ref)
 		if err != nil {
 			return err

@@ -239,3 +239,85 @@ func TestReadAcrossADrop(t *testing.T) {
 		t.Errorf("a body that was not dropped by retention is missing: %v", err)
 	}
 }
+
+// A listing, a tail and a look-up that began before a bucket was dropped show
+// what was carried out of it, as it stands now, each once.
+func TestListAcrossADrop(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	var meanwhile func() // called once, when a read looks at the clock: it has its snapshot by then
+	cfg := small(t.TempDir(), func() time.Time {
+		if f := meanwhile; f != nil {
+			meanwhile = nil
+			f()
+		}
+		return clock.Now()
+	})
+	keep := 24 * time.Hour
+	cfg.Retention = dedupe.Retention{Body: keep, Meta: keep, Audit: keep}
+	cfg.ClaimBucket, cfg.HotBytes = time.Hour, 1
+	db := alone(t, cfg)
+	refs := func(items []dedupe.Record) (out []event.Ref) {
+		for i := range items {
+			if n := items[i].Deliveries[0].Attempts; n != 1 {
+				t.Errorf("%s: %d attempts, want 1", items[i].Event.Ref, n)
+			}
+			out = append(out, items[i].Event.Ref)
+		}
+		return out
+	}
+	for name, read := range map[string]func() ([]event.Ref, error){
+		"events": func() ([]event.Ref, error) {
+			p, err := db.Events(t.Context(), dedupe.Filter{}, "", 10)
+			return refs(p.Items), err
+		},
+		"events of an ID": func() ([]event.Ref, error) {
+			p, err := db.Events(t.Context(), dedupe.Filter{ID: "open"}, "", 10)
+			return refs(p.Items), err
+		},
+		"deliveries": func() (out []event.Ref, err error) {
+			p, err := db.Deliveries(t.Context(), dedupe.Filter{Target: "t"}, "", 10)
+			for _, d := range p.Items {
+				out = append(out, d.Event)
+			}
+			return out, err
+		},
+		"tail": func() ([]event.Ref, error) {
+			p, err := db.Tail(t.Context(), "", 10)
+			return refs(p.Items), err
+		},
+		"look-up": func() ([]event.Ref, error) { return db.Lookup(t.Context(), []string{"s"}, "open") },
+	} {
+		r := request("s", "open", "{}", "t")
+		accept(t, db, r)
+		open := r.Outcomes[0].Ref
+		leases, _, err := db.Lease(t.Context(), "t", 1, time.Minute)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("leased %d, %v", len(leases), err)
+		}
+		tried := &dedupe.Result{Lease: leases[0], State: event.Pending, Delay: 1000 * time.Hour, Attempt: event.Attempt{
+			Event: open, Target: "t", Number: 1, StartedAt: clock.Now(), Outcome: event.Outcome5xx, State: event.Pending}}
+		if err := db.Commit(t.Context(), &dedupe.Batch{Results: []*dedupe.Result{tried}}); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(48 * time.Hour)
+		dropped := 0
+		meanwhile = func() {
+			x, err := db.Expire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			dropped = x.Buckets
+		}
+		got, err := read()
+		if err != nil || dropped == 0 || len(got) != 1 || got[0] != open {
+			t.Errorf("%s across a drop of %d buckets: %v, %v, want %s", name, dropped, got, err, open)
+		}
+		if _, err := db.Cancel(t.Context(), open, "t", dedupe.By{Actor: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(72 * time.Hour)
+		if _, err := db.Expire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -242,7 +242,7 @@ func (c *check) one(key, val []byte) (batch uint64, fixed bool, err error) {
 func (c *check) event(ev *event.Event) error {
 	err := c.readable(c.txn, ev)
 	if err != nil && !errors.Is(err, dedupe.ErrPruned) {
-		err = c.db.point(func(txn *badger.Txn) error { return c.readable(txn, ev) })
+		err = c.db.steady(func(txn *badger.Txn) error { return c.readable(txn, ev) })
 	}
 	if errors.Is(err, dedupe.ErrPruned) {
 		return nil

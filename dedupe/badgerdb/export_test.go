@@ -110,7 +110,7 @@ func (db *DB) Idle() chan *z.Allocator { return poolOf(db.kv) }
 // LoadAcross is Load from disk, with f called between the event and its body.
 func (db *DB) LoadAcross(ref event.Ref, f func()) (body []byte, err error) {
 	first := sync.OnceFunc(f)
-	err = db.point(func(txn *badger.Txn) error {
+	err = db.steady(func(txn *badger.Txn) error {
 		ev, p, err := db.event(txn, ref)
 		if err != nil {
 			return err

@@ -19,12 +19,15 @@ const maxPage = 1000
 // events looked at: its tally, and of each delivery the state and the attempt.
 const recordCost = 8
 
-// visit calls f for the records a filter's unchanging part selects, newest
-// first, until f returns false. It returns the ref to go on below, zero at
-// the end. What the filter wants of deliveries f must look at itself.
-func (db *DB) visit(ctx context.Context, f dedupe.Filter, below event.Ref, visit func(*dedupe.Record) bool) (event.Ref, error) {
+// visit calls visit for the records a filter's unchanging part selects, newest
+// first, until it returns false. It returns the ref to go on below, zero at
+// the end. What the filter wants of deliveries visit must look at itself. begin is
+// called first, and again whenever all of it is read anew.
+func (db *DB) visit(ctx context.Context, f dedupe.Filter, below event.Ref, begin func(), visit func(*dedupe.Record) bool) (event.Ref, error) {
 	var at event.Ref
-	err := db.view(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
+		at = event.Ref{}
+		begin()
 		w, err := db.walk(txn, &f, below)
 		if err != nil {
 			return err
@@ -105,7 +108,7 @@ func (db *DB) Events(ctx context.Context, f dedupe.Filter, cursor string, limit 
 		return page, err
 	}
 	limit = min(limit, maxPage)
-	at, err := db.visit(ctx, f, below, func(rec *dedupe.Record) bool {
+	at, err := db.visit(ctx, f, below, func() { page.Items = page.Items[:0] }, func(rec *dedupe.Record) bool {
 		if len(page.Items) == limit {
 			return false
 		}
@@ -123,17 +126,18 @@ func (db *DB) Events(ctx context.Context, f dedupe.Filter, cursor string, limit 
 // Deliveries lists deliveries, newest event first.
 func (db *DB) Deliveries(ctx context.Context, f dedupe.Filter, cursor string, limit int) (dedupe.Page[dedupe.DeliveryRow], error) {
 	page := dedupe.Page[dedupe.DeliveryRow]{Items: []dedupe.DeliveryRow{}}
-	below, skip, err := parseCursor(cursor)
+	below, from, err := parseCursor(cursor)
 	if err != nil {
 		return page, err
 	}
 	limit = min(limit, maxPage)
 	inside := below
-	if skip != "" { // the page before ended inside this event
+	if from != "" { // the page before ended inside this event
 		below = below.Next(0)
 	}
-	full := ""
-	at, err := db.visit(ctx, f, below, func(rec *dedupe.Record) bool {
+	skip, full := "", ""
+	begin := func() { page.Items, skip, full = page.Items[:0], from, "" }
+	at, err := db.visit(ctx, f, below, begin, func(rec *dedupe.Record) bool {
 		if rec.Event.Ref != inside {
 			skip = ""
 		}

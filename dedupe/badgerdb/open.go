@@ -450,14 +450,15 @@ func (db *DB) checkHighWater() error {
 // view reads from one snapshot. Damage that ends it is counted.
 func (db *DB) view(f func(*badger.Txn) error) error { return db.told(db.kv.View(f)) }
 
-// point reads one event from one snapshot, and from a newer one when retention
-// moved its cuts meanwhile: a snapshot does not keep what is dropped, and does not
-// know where it was carried.
-func (db *DB) point(f func(*badger.Txn) error) error {
+// steady is view for what retention may drop: f reads anew, from a newer snapshot,
+// when retention moved its cuts meanwhile. A snapshot does not keep what is dropped,
+// and does not know where it was carried: what f found missing may be there, and
+// what it found may lack a part.
+func (db *DB) steady(f func(*badger.Txn) error) error {
 	for {
 		cuts := db.cuts.Load()
 		err := db.kv.View(f)
-		if err == nil || db.cuts.Load() == cuts {
+		if db.cuts.Load() == cuts {
 			return db.told(err)
 		}
 	}

@@ -183,7 +183,7 @@ func (db *DB) Load(_ context.Context, ref event.Ref) (dedupe.Loaded, error) {
 		return l, nil
 	}
 	var out dedupe.Loaded
-	err := db.point(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
 		ev, p, err := db.event(txn, ref)
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ func (db *DB) Body(ctx context.Context, ref event.Ref) ([]byte, error) {
 // Get reads one event with what happened to it.
 func (db *DB) Get(_ context.Context, ref event.Ref) (dedupe.Record, error) {
 	var rec dedupe.Record
-	err := db.point(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
 		ev, p, err := db.event(txn, ref)
 		if err != nil {
 			return err
@@ -321,7 +321,7 @@ func (db *DB) heldOpen(txn *badger.Txn, c dedupe.Claim) (bool, error) {
 // recorded.
 func (db *DB) Attempts(_ context.Context, ref event.Ref) ([]event.Attempt, error) {
 	var found []recorded
-	err := db.point(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
 		found = found[:0]
 		_, p, err := db.event(txn, ref)
 		if err != nil {
@@ -384,7 +384,8 @@ func eachAttempt(txn *badger.Txn, at attemptPlace, ref event.Ref, f func(recorde
 // Lookup finds events by the provider's ID, newest first.
 func (db *DB) Lookup(_ context.Context, sources []string, id string) ([]event.Ref, error) {
 	var out []event.Ref
-	err := db.view(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
+		out = out[:0]
 		for _, s := range db.named(sources) {
 			out = append(out, db.indexed(txn, s, id)...)
 		}

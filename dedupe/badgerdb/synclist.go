@@ -43,7 +43,7 @@ func (db *DB) keyStats() (st dedupe.KeyStats, err error) {
 // SyncKey reads one key as it stands now; see dedupe.KeyBook.
 func (db *DB) SyncKey(_ context.Context, k dedupe.Key) (rec dedupe.SyncKey, err error) {
 	now := db.clock.now()
-	err = db.view(func(txn *badger.Txn) error {
+	err = db.steady(func(txn *badger.Txn) error {
 		at, found, err := db.readSyncKey(txn, k)
 		if err != nil {
 			return err
@@ -84,7 +84,8 @@ func (db *DB) SyncKeys(_ context.Context, f dedupe.KeyFilter, cursor string, lim
 	}
 	limit = min(max(limit, 1), maxPage)
 	now := db.clock.now()
-	err = db.view(func(txn *badger.Txn) error {
+	err = db.steady(func(txn *badger.Txn) error {
+		page = dedupe.Page[dedupe.SyncKey]{}
 		opt := badger.DefaultIteratorOptions
 		opt.Prefix = []byte{kindSync}
 		it := txn.NewIterator(opt)
@@ -131,7 +132,8 @@ func (db *DB) listOpenKeys(f dedupe.KeyFilter) (out []dedupe.SyncKey, err error)
 	}
 	db.mu.Unlock()
 	now := db.clock.now()
-	err = db.view(func(txn *badger.Txn) error {
+	err = db.steady(func(txn *badger.Txn) error {
+		out = out[:0]
 		for _, k := range keys {
 			at, found, err := db.readSyncKey(txn, k)
 			if err != nil {

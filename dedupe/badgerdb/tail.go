@@ -34,7 +34,8 @@ func (db *DB) Tail(ctx context.Context, cursor string, limit int) (dedupe.Page[d
 			return page, fmt.Errorf("%w: %w", dedupe.ErrCursor, err)
 		}
 	}
-	err := db.view(func(txn *badger.Txn) error {
+	err := db.steady(func(txn *badger.Txn) error {
+		page.Items, page.Next = page.Items[:0], cursor
 		refs, err := db.following(ctx, txn, after, min(max(limit, 1), maxPage))
 		for _, ref := range refs {
 			ev, p, err := db.event(txn, ref)

@@ -78,7 +78,7 @@ func (db *DB) selected(ctx context.Context, r dedupe.Replay) ([]event.Ref, strin
 		return nil, "", err
 	}
 	var refs []event.Ref
-	at, err := db.visit(ctx, f, below, func(rec *dedupe.Record) bool {
+	at, err := db.visit(ctx, f, below, func() { refs = refs[:0] }, func(rec *dedupe.Record) bool {
 		if len(refs) == limit {
 			return false
 		}
