@@ -178,7 +178,7 @@ func TestBrowserLarge(t *testing.T) {
 	s := openSite(t)
 	ctx := s.browser()
 	s.login(ctx, "admin")
-	one := s.refOf(ctx, "evt_1SYkQ2Lw8vB3nZpR00500000")
+	one := s.refOf(ctx, "evt_1SYkQ2Lw8vB3nZpR00050000")
 	for name, path := range map[string]string{
 		"overview": "/", "events": "/events", "refusals": "/refusals", "sources": "/sources", "targets": "/targets", "dead": "/dead", "config": "/config",
 		"keys": "/keys", "replays": "/replays", "audit": "/audit", "audit-all": "/audit?kind=all", "replay": "/replay", "replay-dead": "/replay?state=dead&target=billing",

@@ -276,11 +276,11 @@ func TestSyncUnreachable(t *testing.T) {
 			t.Fatalf("%d %s", resp.StatusCode, body)
 		}
 	}
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skipf("the port was taken meanwhile: %v", err)
-	}
-	srv.Listener = ln
+	eventually(t, func() (free bool) { // a connection of another test may have the port for a while
+		ln, err := net.Listen("tcp", addr)
+		srv.Listener = ln
+		return err == nil
+	})
 	srv.Start()
 	t.Cleanup(srv.Close)
 	if resp, body := r.pay(t, "/", "k", "x", shop); resp.StatusCode != http.StatusOK || b.Total() != 1 {

@@ -75,6 +75,9 @@ func each(t *testing.T, f func(t *testing.T, d database)) {
 func postgres(t *testing.T) database {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(postgresBin, "postgres")); err != nil {
+		if os.Getenv("ONCEWARD_REQUIRE_POSTGRES") != "" {
+			t.Fatal("PostgreSQL is not installed in " + postgresBin)
+		}
 		t.Skip("PostgreSQL is not installed in " + postgresBin)
 	}
 	dir, err := os.MkdirTemp("", "inbox") // short: a socket's path is

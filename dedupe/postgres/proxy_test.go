@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/onceward/onceward/dedupe/postgres"
+	"github.com/onceward/onceward/dedupe/postgres/pgtest"
 )
 
 // fate is what a proxy does to the next commit.
@@ -43,7 +44,11 @@ func between(t *testing.T, cfg postgres.Config) (*proxy, postgres.Config) {
 	t.Helper()
 	host, ok := strings.CutPrefix(strings.Fields(cfg.URL)[0], "host=")
 	if !ok {
-		t.Skip("the database to test with is not on a Unix socket of the tests' own")
+		const why = "the database to test with is not on a Unix socket of the tests' own"
+		if pgtest.Required() {
+			t.Fatal(why)
+		}
+		t.Skip(why)
 	}
 	dir, err := os.MkdirTemp("", "owpx")
 	if err != nil {
