@@ -97,6 +97,7 @@ type commit struct {
 	staged  []dedupe.Claim // of the request being decided
 	events  map[event.Ref]*event.Event
 	tallies map[event.Ref]*pendingTally
+	sources *knownSources // nil: no new one
 
 	opened  []opened
 	hot     []dedupe.Loaded
@@ -569,6 +570,9 @@ func (c *commit) apply() {
 	db := c.db
 	db.head, db.events, db.nextAct = c.head, c.head.events, c.head.acts
 	db.noteHeadBucket()
+	if c.sources != nil {
+		db.sources.Store(c.sources)
+	}
 	for _, l := range c.hot {
 		db.hot.put(l.Event, l.Body)
 	}

@@ -62,7 +62,10 @@ func loadSources(txn *badger.Txn) (*knownSources, error) {
 // know keeps the name of a new event's source. When there are more than fit, it
 // begins anew: the events before are looked for one by one.
 func (c *commit) know(ev *event.Event) error {
-	old := c.db.sources.Load()
+	old := c.sources
+	if old == nil {
+		old = c.db.sources.Load()
+	}
 	next := &knownSources{from: ev.Ref}
 	if old != nil {
 		if _, ok := slices.BinarySearch(old.names, ev.Source); ok {
@@ -77,7 +80,7 @@ func (c *commit) know(ev *event.Event) error {
 	if err := c.set(sourcesKey, next.seal()); err != nil {
 		return err
 	}
-	c.db.sources.Store(next)
+	c.sources = next
 	return nil
 }
 
