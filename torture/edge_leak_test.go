@@ -89,7 +89,7 @@ func leaks(e *edge, n int) (faults []string, before, after footprint, acked int6
 		was, is, addition float64
 	}{
 		{"goroutines", before.goroutines, after.goroutines, 16},
-		{"descriptors", before.fds, after.fds, 16}, // tables of the ledger are open files
+		{"descriptors", before.fds, after.fds, 16},
 		{"heap", before.heap, after.heap, 32 << 20},
 	} {
 		if f.is > f.was*1.1+f.addition {
