@@ -151,7 +151,9 @@ func (w *work) begin(ctx context.Context, reads func(*pgx.Batch), f func(*work, 
 	db := w.db
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed")
-	b.Queue("select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)",
+	// A plan that is kept for a statement is made soon, of tables that are still
+	// small: without this it reads them as a whole until they are next analysed.
+	b.Queue("select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
 		fmt.Sprint(db.cfg.Statement.Milliseconds()), fmt.Sprint(db.cfg.Lock.Milliseconds()))
 	b.Queue(db.q(headSQL), db.cfg.Name, db.epoch, db.clock.param())
 	if reads != nil {

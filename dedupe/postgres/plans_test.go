@@ -156,15 +156,7 @@ func (l *large) open() int { return min(l.n/20, 100_000) }
 // huge opens a ledger with many events and gives each statement's plan away.
 func huge(t *testing.T) *large {
 	cfg := fresh(t, server(t), options())
-	dir := regexp.MustCompile(`host=(\S+)`).FindStringSubmatch(cfg.URL)
-	if os.Getenv("ONCEWARD_TEST_POSTGRES") != "" || dir == nil {
-		const why = "plans are read from the server's log, which needs a server of our own"
-		if pgtest.Required() {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
-	l := &large{t: t, n: *planRows, log: filepath.Join(dir[1], "log"), start: time.Now().Add(-time.Duration(*planDays+1) * 24 * time.Hour)}
+	l := &large{t: t, n: *planRows, log: logOf(t, cfg), start: time.Now().Add(-time.Duration(*planDays+1) * 24 * time.Hour)}
 	l.running = quiet(t, cfg)
 	began := time.Now()
 	l.fill()
@@ -182,6 +174,20 @@ func huge(t *testing.T) *large {
 	l.running = quiet(t, cfg)
 	t.Cleanup(func() { _ = l.running.Close() })
 	return l
+}
+
+// logOf is where the server writes.
+func logOf(t *testing.T, cfg postgres.Config) string {
+	t.Helper()
+	dir := regexp.MustCompile(`host=(\S+)`).FindStringSubmatch(cfg.URL)
+	if os.Getenv("ONCEWARD_TEST_POSTGRES") != "" || dir == nil {
+		const why = "plans are read from the server's log, which needs a server of our own"
+		if pgtest.Required() {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
+	return filepath.Join(dir[1], "log")
 }
 
 // quiet is a ledger without upkeep, which would drop the empty days.

@@ -1,0 +1,37 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/onceward/onceward/dedupe"
+)
+
+// TestPlansYoung holds that what a connection does again and again goes by indexes
+// on a ledger that was empty a moment ago: the server keeps the plans that it made
+// of small tables, until it analyses those.
+func TestPlansYoung(t *testing.T) {
+	cfg := fresh(t, server(t), options())
+	log := logOf(t, cfg)
+	cfg.MaxConns = 1
+	cfg.URL += fmt.Sprintf(explained, "")
+	l := &large{t: t, running: quiet(t, cfg), log: log}
+	defer l.running.Close()
+	n := 0
+	accept := func(l *large) error {
+		b := &dedupe.Batch{}
+		for range 20 {
+			n++
+			b.Requests = append(b.Requests, request(fmt.Sprint("young_", n)), request(fmt.Sprint("young_", n/2)))
+		}
+		return l.Commit(t.Context(), b)
+	}
+	for range 20 { // a server takes one plan for all from the sixth time on
+		if err := accept(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range l.faults(hot{"accept, and repeats", 200, 8, accept}) {
+		t.Error(f)
+	}
+}
