@@ -28,7 +28,7 @@
 //	go test -tags torture -v ./torture -run TestCrashLoop -seed 7
 //	go test -tags torture ./torture -report docs/torture.md
 //	go run ./torture -n -for 1h -only crash,power
-//	go run ./torture -n -for 1h -plans 200000
+//	TORTURE_DAMAGES=500 go run ./torture -n -for 1h -limit 2h -plans 200000
 //	go run ./torture -n -for 1h -after docs/torture.md
 //
 // The last four write the report; its last line is the total. -plans plays those of

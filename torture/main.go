@@ -42,7 +42,8 @@ type runner struct {
 	seed   uint64
 	only   []string
 	atOnce int
-	plans  int // of the simulation, played as well
+	plans  int           // of the simulation, played as well
+	limit  time.Duration // of one test
 	report string
 	after  *Earlier // a report to go on from
 
@@ -61,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	f.Uint64Var(&r.seed, "seed", 0, "seed of the first round, the next ones count on; 0 draws one")
 	only := f.String("only", "", "comma-separated `words`: only tests that have one in their name, such as crash,power")
 	f.IntVar(&r.atOnce, "at-once", 1, "how many tests run at the same time")
+	f.DurationVar(&r.limit, "limit", 30*time.Minute, "how long one test may take; more for those that are told to be larger")
 	f.IntVar(&r.plans, "plans", 0, "play that many plans of the simulation as well, before all else")
 	after := f.String("after", "", "report `file` of an earlier run to go on from: it is counted in, and what failed in it runs first")
 	failover := f.Bool("failover", false, "run gateways on a database that fails over in the middle of -for, and nothing else")
@@ -256,7 +258,7 @@ func (r *runner) round(ctx context.Context, todo []turn, first bool) {
 // of results; when it ends badly without, the failure is noted here.
 func (r *runner) one(ctx context.Context, name string, seed uint64) {
 	before := r.bad(name)
-	cmd := r.command(ctx, "-test.run", "^"+name+"$", "-test.v", "-test.timeout", "30m", "-seed", fmt.Sprint(seed))
+	cmd := r.command(ctx, "-test.run", "^"+name+"$", "-test.v", "-test.timeout", r.limit.String(), "-seed", fmt.Sprint(seed))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err := cmd.Run()
 	if err == nil || ctx.Err() != nil {
