@@ -250,9 +250,9 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// BenchmarkSteady lets ten days go by, with a tenth of the events each, landed,
-// and dropped after two days: rates and sizes of the tables whose rows come and
-// go have to stay what they were.
+// BenchmarkSteady lets twenty days go by, with a twentieth of the events each,
+// landed, and dropped eight days later: rates and sizes of the tables whose rows
+// come and go have to stay what they were.
 func BenchmarkSteady(b *testing.B) {
 	url := durable(b).URL
 	day := 24 * time.Hour
