@@ -41,8 +41,12 @@ const leaseSQL = `WITH n AS MATERIALIZED (SELECT ` + nowSQL + ` AS now), due AS 
 	WHERE p.ref = ANY(ARRAY(SELECT ref FROM due)) AND p.target || '' = $2
 	RETURNING p.ref, p.gen, p.new_key, p.attempts, p.due, p.opened, p.token, p.lease_until, p.size`
 
-const nextSQL = `SELECT least((SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane = 0),
-	(SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane <> 0 AND next_at > ` + nowSQL + `))`
+// inOrder has what is due read by its index, from the earliest on, and no more of
+// it than is taken: a server that thinks it little would read all, and sort that.
+const inOrder = `select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
+
+const nextSQL = `SELECT least((SELECT next_at FROM {s}.pending WHERE target = $2 AND lane = 0 ORDER BY next_at LIMIT 1),
+	(SELECT min(next_at) FROM {s}.pending WHERE target = $2 AND lane <> 0 AND next_at > (SELECT ` + nowSQL + `)))`
 
 // Lease takes due deliveries of a target.
 func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
@@ -69,11 +73,19 @@ func (db *DB) Lease(ctx context.Context, target string, n int, ttl time.Duration
 func (db *DB) askLeases(ctx context.Context, target string, n int, ttl time.Duration) (leases []dedupe.Lease, next time.Time, err error) {
 	now := db.clock.param()
 	b := &pgx.Batch{}
+	b.Queue("begin isolation level read committed")
+	b.Queue(inOrder)
 	if n > 0 {
 		b.Queue(db.q(leaseSQL), now, target, n, int64(db.writer), ttl.Milliseconds())
 	}
 	b.Queue(db.q(nextSQL), now, target)
+	b.Queue("commit")
 	res := db.pool.SendBatch(ctx, b)
+	for range 2 {
+		if _, err := res.Exec(); err != nil {
+			return nil, time.Time{}, errors.Join(fmt.Errorf("lease: %w", err), res.Close())
+		}
+	}
 	if n > 0 {
 		leases, err = scanLeases(res, target)
 		if err != nil {
@@ -90,7 +102,8 @@ func (db *DB) askLeases(ctx context.Context, target string, n int, ttl time.Dura
 	if len(leases) == n && n > 0 && next.After(db.clock.now()) {
 		next = db.clock.now() // of the lanes there may be more
 	}
-	if err := res.Close(); err != nil {
+	_, err = res.Exec()
+	if err := errors.Join(err, res.Close()); err != nil {
 		return nil, time.Time{}, fmt.Errorf("lease: %w", err)
 	}
 	return leases, next, nil

@@ -512,8 +512,7 @@ func plainLoad(l *large) error {
 
 // TestPlansUnknown holds that a batch is taken, given back and finished delivery
 // by delivery while the server has no figures yet of what is open, as when a
-// target's backlog grows faster than they are renewed. To find what is due, and
-// when the next is, it may then read all of it once.
+// target's backlog grows faster than they are renewed.
 func TestPlansUnknown(t *testing.T) {
 	l := huge(t)
 	const backlog = 20_000
@@ -524,7 +523,6 @@ func TestPlansUnknown(t *testing.T) {
 		if h.name != "release" && !slices.Contains(prepared, h.name) {
 			continue
 		}
-		h.rows += 2 * float64(l.open()+backlog)
 		for _, f := range l.faults(h) {
 			t.Error(f)
 		}

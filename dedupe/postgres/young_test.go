@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/onceward/onceward/dedupe"
 )
@@ -32,6 +33,22 @@ func TestPlansYoung(t *testing.T) {
 		}
 	}
 	for _, f := range l.faults(hot{"accept, and repeats", 200, 8, accept}) {
+		t.Error(f)
+	}
+	lease := func(l *large) error {
+		ls, _, err := l.Lease(t.Context(), "billing", 5, time.Minute)
+		if err == nil && len(ls) != 5 {
+			err = fmt.Errorf("%d leases", len(ls))
+		}
+		return err
+	}
+	for range 20 {
+		if err := lease(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of what is not due it may read what is leased, for when the next is.
+	for _, f := range l.faults(hot{"lease", 150, 2, lease}) {
 		t.Error(f)
 	}
 }
