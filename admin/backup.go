@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -38,17 +37,5 @@ func (a *Admin) backup(c echo.Context) error {
 // Backup writes a copy of the gateway's ledger to w and returns how many bytes
 // there were. An error means that w holds only a part.
 func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
-	resp, err := c.send(ctx, http.MethodGet, "/backup", nil, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return 0, readError(resp)
-	}
-	n, err := io.Copy(w, resp.Body)
-	if err != nil {
-		return n, fmt.Errorf("read backup: %w", err)
-	}
-	return n, nil
+	return c.copyTo(ctx, w, "backup", "/backup", nil)
 }

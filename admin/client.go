@@ -127,7 +127,13 @@ func (c *Client) Attempts(ctx context.Context, id, source string) ([]Attempt, er
 // Body copies an event's exact bytes to w and returns how many there were. An
 // error after the first byte means that w has only a part.
 func (c *Client) Body(ctx context.Context, id, source string, w io.Writer) (int64, error) {
-	resp, err := c.send(ctx, http.MethodGet, "/events/"+escape(id)+"/body", sourced(source), nil)
+	return c.copyTo(ctx, w, "body of event "+id, "/events/"+escape(id)+"/body", sourced(source))
+}
+
+// copyTo copies an answer to w and returns how many bytes there were; what is what
+// the error of a cut one calls it.
+func (c *Client) copyTo(ctx context.Context, w io.Writer, what, path string, params url.Values) (int64, error) {
+	resp, err := c.send(ctx, http.MethodGet, path, params, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -137,7 +143,7 @@ func (c *Client) Body(ctx context.Context, id, source string, w io.Writer) (int6
 	}
 	n, err := io.Copy(w, resp.Body)
 	if err != nil {
-		return n, fmt.Errorf("read body of event %s: %w", id, err)
+		return n, fmt.Errorf("read %s: %w", what, err)
 	}
 	return n, nil
 }

@@ -2,9 +2,7 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 )
@@ -52,18 +50,8 @@ func (c *Client) SignAudit(ctx context.Context) ([]Checkpoint, error) {
 // ExportAudit writes the whole account to w, as audit.Verify reads it. An error
 // after the first byte means that w has only a part.
 func (c *Client) ExportAudit(ctx context.Context, w io.Writer) error {
-	resp, err := c.send(ctx, http.MethodGet, "/audit/export", nil, nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return readError(resp)
-	}
-	if _, err := io.Copy(w, resp.Body); err != nil {
-		return fmt.Errorf("read export: %w", err)
-	}
-	return nil
+	_, err := c.copyTo(ctx, w, "export", "/audit/export", nil)
+	return err
 }
 
 // Proof is the receipt of one event. id is a ref or the provider's ID, looked

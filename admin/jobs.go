@@ -96,11 +96,7 @@ func (a *Admin) cancelJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var req CancelRequest
-	if err := decode(c, &req); err != nil {
-		return err
-	}
-	by, err := byOf(c, req.Reason)
+	_, by, err := cancelOf(c)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/onceward/onceward/audit"
+	"github.com/onceward/onceward/dedupe"
 )
 
 // decode reads a JSON request. An empty body leaves v as it is; unknown
@@ -43,16 +44,20 @@ func unhurried(c echo.Context) {
 	_ = http.NewResponseController(c.Response().Writer).SetWriteDeadline(time.Time{})
 }
 
+// cancelOf reads what is to be cancelled, and who has it done.
+func cancelOf(c echo.Context) (req CancelRequest, by dedupe.By, err error) {
+	if err = decode(c, &req); err == nil {
+		by, err = byOf(c, req.Reason)
+	}
+	return req, by, err
+}
+
 func (a *Admin) cancel(c echo.Context) error {
 	ref, err := a.eventOf(c)
 	if err != nil {
 		return err
 	}
-	var req CancelRequest
-	if err := decode(c, &req); err != nil {
-		return err
-	}
-	by, err := byOf(c, req.Reason)
+	req, by, err := cancelOf(c)
 	if err != nil {
 		return err
 	}

@@ -167,11 +167,7 @@ func (a *Admin) prove(v *view) (Event, audit.Receipt, error) {
 	if a.cfg.Audit == nil {
 		return Event{}, audit.Receipt{}, errNoAudit
 	}
-	id, err := pathParam(v.c, "id")
-	if err != nil {
-		return Event{}, audit.Receipt{}, err
-	}
-	ref, err := a.resolve(v.c, id, "")
+	ref, err := v.ref("")
 	if err != nil {
 		return Event{}, audit.Receipt{}, err
 	}

@@ -63,13 +63,18 @@ type checkItem struct {
 	Class, Word, Text, Sub string
 }
 
-func (a *Admin) eventPage(v *view) error {
+// ref is the event that a page's path names, of one source or with "" of any.
+func (v *view) ref(source string) (event.Ref, error) {
 	id, err := pathParam(v.c, "id")
 	if err != nil {
-		return err
+		return event.Ref{}, err
 	}
+	return v.a.resolve(v.c, id, source)
+}
+
+func (a *Admin) eventPage(v *view) error {
 	ctx := v.c.Request().Context()
-	ref, err := a.resolve(v.c, id, v.c.QueryParam("source"))
+	ref, err := v.ref(v.c.QueryParam("source"))
 	if err != nil {
 		return err
 	}
@@ -492,11 +497,7 @@ type cancelData struct {
 func (a *Admin) cancelPage(v *view) error { return a.askCancel(v, http.StatusOK, "", "") }
 
 func (a *Admin) askCancel(v *view, status int, reason, wrong string) error {
-	id, err := pathParam(v.c, "id")
-	if err != nil {
-		return err
-	}
-	ref, err := a.resolve(v.c, id, "")
+	ref, err := v.ref("")
 	if err != nil {
 		return err
 	}
@@ -518,11 +519,7 @@ func (a *Admin) cancelForm(v *view) error {
 	if reason == "" {
 		return a.askCancel(v, http.StatusBadRequest, "", "Say in a few words why; the next person will read it.")
 	}
-	id, err := pathParam(v.c, "id")
-	if err != nil {
-		return err
-	}
-	ref, err := a.resolve(v.c, id, "")
+	ref, err := v.ref("")
 	if err != nil {
 		return err
 	}

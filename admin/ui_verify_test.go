@@ -131,7 +131,7 @@ func TestRepeatsOnPage(t *testing.T) {
 		t.Error("the oldest is listed: the list is not bounded")
 	}
 	_, body = viewer.get("/audit?kind=repeated%2Cconflicting&ref=" + ref.String())
-	if n := strings.Count(body, `href="/events/`+ref.String()); n != 23 || !strings.Contains(body, `name="ref" value="`+ref.String()+`"`) || !strings.Contains(body, "repeated, conflicting</option>") {
+	if n := strings.Count(body, `href="/events/`+ref.String()); n != 23 || !strings.Contains(body, `name="ref" value="`+ref.String()+`"`) || !strings.Contains(body, "Acts: repeated, conflicting</h2>") {
 		t.Errorf("the account lists %d of them: %s", n, body)
 	}
 	none := setup(t, func(c *admin.Config) { c.Audit, c.Record = nil, nil })

@@ -47,6 +47,10 @@ func TestBrowserFindEvent(t *testing.T) {
 	s.fill(ctx, "q", "evt_1SYkQ2Lw8vB3nZpR4tUc0003")
 	s.press(ctx, `main form.find button`)
 	s.has(ctx, "invoice.paid", "stripe:evt_1SYkQ2Lw8vB3nZpR4tUc0003", "It arrived 3 times", "label 2026-11 matched", `"row": 1152921506151679042`, `"note": "Größe L"`)
+	s.has(ctx, "Received 3 times", "same body", "other body", "secret 2026-11", "Addresses of senders that proved themselves are not kept")
+	if n := get(s, ctx, chromedp.Evaluate[int](`document.querySelectorAll('[aria-label^="What came"] tbody tr').length`)); n != 2 {
+		t.Errorf("%d repeats are listed, want 2", n)
+	}
 	s.press(ctx, `nav.tabs a[href^="?view=raw"]`)
 	s.has(ctx, `"row":1152921506151679042`)
 	s.press(ctx, `nav.tabs a[href^="?view=hex"]`)
@@ -193,8 +197,11 @@ func TestBrowserProveDelivery(t *testing.T) {
 	s.has(ctx, "oncall", "quarter end", `"target":"crm"`, "login")
 	s.press(ctx, `form[action="/audit/sign"] button`)
 	s.has(ctx, "signed whole")
+	s.press(ctx, `form[action="/audit/verify"] button`)
+	s.becomes(ctx, "#verify", "as recorded") // by itself
+	s.has(ctx, "records are as they were recorded, from the very first", "asked for by oncall")
 	s.open(ctx, "/audit?kind=all")
-	s.has(ctx, "accepted", "delivered", "evt_paid")
+	s.has(ctx, "accepted", "delivered", "evt_paid", "audit/verify")
 	s.quiet()
 }
 

@@ -154,9 +154,14 @@ func TestBrowserLook(t *testing.T) {
 		"events-none": "/events?type=no.such&since=1h", "events-bad": "/events?since=yesterday", "events-filter": "/events?status=dead",
 		"target-billing": "/targets?name=billing", "source-shopify": "/sources?name=shopify",
 		"proof": "/events/" + once + "/proof", "control": "/targets/act?name=billing&do=drain", "drop": "/dead/drop?target=crm", "source-test": "/sources/test?name=stripe", "source-stripe": "/sources?name=stripe",
+		"audit-of-event": "/audit?kind=repeated%2Cconflicting&ref=" + once,
 	} {
 		s.look(ctx, name, path)
 	}
+	s.open(ctx, "/audit")
+	s.press(ctx, `form[action="/audit/verify"] button`)
+	s.becomes(ctx, "#verify", "as recorded")
+	s.look(ctx, "audit-verified", "/audit")
 	c, err := admin.NewClient(admin.ClientConfig{Addr: s.base, Token: s.tokens["operator"]})
 	if err != nil {
 		t.Fatal(err)

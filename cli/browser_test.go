@@ -90,7 +90,7 @@ body = "60d"
 name = "stripe"
 provider = "stripe"
 index = { customer = "data.object.customer" }
-secrets = [{ id = "2026-11", value = "` + browserStripe + `" }, { id = "2026-05", value = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", not_after = 2026-06-01T00:00:00Z }]
+secrets = [{ id = "2026-11", not_before = 2025-11-01T00:00:00Z, value = "` + browserStripe + `" }, { id = "2026-05", value = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", not_after = 2026-06-01T00:00:00Z }]
 targets = ["billing", "crm"]
 [[source]]
 name = "github"
@@ -371,6 +371,18 @@ func (s *site) comes(ctx context.Context, path, want string) {
 		}
 	}
 	s.has(ctx, want)
+}
+
+// becomes waits until a part of the page holds a text, without opening it again.
+func (s *site) becomes(ctx context.Context, selector, want string) {
+	s.t.Helper()
+	got := ""
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if got = s.text(ctx, selector); strings.Contains(got, want) {
+			return
+		}
+	}
+	s.t.Fatalf("%s does not come to say %q: %s", selector, want, got)
 }
 
 // has fails unless the page holds all of these texts.
