@@ -154,6 +154,7 @@ func BenchmarkPages(b *testing.B) {
 		{"by an indexed field", "/events?where=customer%3Dcus_4711"},
 		{"dead letters", "/dead"}, {"event", "/events/" + page.Items[0].Ref.String()}, {"by provider's ID", fmt.Sprintf("/events?q=evt_1SYkQ2Lw8vB3nZpR%08d", n/2)},
 		{"by ID of a source", fmt.Sprintf("/events?source=stripe&id=evt_1SYkQ2Lw8vB3nZpR%08d", n/2/3*3)},
+		{"by ID alone", fmt.Sprintf("/events?status=delivered&id=evt_1SYkQ2Lw8vB3nZpR%08d", n/2+1)},
 		{"targets", "/targets"}, {"sources", "/sources"}, {"refusals", "/refusals"},
 	} {
 		b.Run(p.name, func(b *testing.B) {
