@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +80,7 @@ func cut(t *testing.T, bin string, s uint64, n, sample int) outcome {
 	})
 	must(t, r.Boot(ctx))
 	r.Load()
+	must(t, answers(ctx, r, http.StatusOK)) // a cut before anything is acknowledged proves nothing
 	must(t, Wait(ctx, between(random, 100*time.Millisecond, 450*time.Millisecond)))
 
 	at := r.Clock()
