@@ -25,7 +25,7 @@ const (
 const (
 	// jobChunk is how many events a job looks at in one transaction. Intake
 	// waits for each, so they are small.
-	jobChunk = 100
+	jobChunk = 20
 	// jobLease is how long a job stays with a gateway that is not heard of.
 	jobLease = 10 * time.Second
 	// jobLook is how often open jobs are looked for that nobody works on, and
