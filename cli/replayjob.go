@@ -21,6 +21,9 @@ const (
 	jobPoll = 250 * time.Millisecond
 	// jobLine is how often a line says where it stands, where nobody sees a bar.
 	jobLine = 10 * time.Second
+	// jobAway is how long a gateway may be away before a job is followed no
+	// further: longer than it takes to start on a large ledger.
+	jobAway = 2 * time.Minute
 )
 
 const replayStatusHelp = `
@@ -110,14 +113,14 @@ func (a *app) runJob(ctx context.Context, c *admin.Client, req admin.ReplayReque
 		return a.show(j, func(w io.Writer) error { return writeJob(w, j) })
 	}
 	p := a.newProgress()
-	last, err := followJob(ctx, c, j, p.show)
+	last, err := followJob(ctx, c, j, p.show, jobAway)
 	p.end()
 	if ctx.Err() != nil {
 		fmt.Fprintf(a.Stderr, "replay %s goes on; see 'onceward replay status %s', end it with 'onceward replay cancel %s'\n", j.ID, j.ID, j.ID)
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("the replay %s goes on in the gateway, but can't be followed: %w", j.ID, err)
+		return fmt.Errorf("the replay %s goes on in the gateway, as soon as it runs, but can't be followed; see 'onceward replay status %s': %w", j.ID, j.ID, err)
 	}
 	got := admin.ReplayResult{}
 	got.Events, got.Opened, got.Open, got.Pruned, got.Bytes = last.Events, last.Opened, last.Open, last.Pruned, last.Bytes
@@ -135,8 +138,10 @@ func (a *app) runJob(ctx context.Context, c *admin.Client, req admin.ReplayReque
 	return replayEnd(got)
 }
 
-// followJob asks about a job until it has ended.
-func followJob(ctx context.Context, c *admin.Client, j admin.Job, show func(admin.Job)) (admin.Job, error) {
+// followJob asks about a job until it has ended, or the gateway has been away for
+// so long.
+func followJob(ctx context.Context, c *admin.Client, j admin.Job, show func(admin.Job), away time.Duration) (admin.Job, error) {
+	heard := time.Now()
 	tick := time.NewTicker(jobPoll)
 	defer tick.Stop()
 	for wait := time.After(jobPoll / 10); ; { // most are done at once
@@ -147,12 +152,13 @@ func followJob(ctx context.Context, c *admin.Client, j admin.Job, show func(admi
 			return j, ctx.Err()
 		}
 		next, err := c.ReplayJob(ctx, j.ID)
-		if errors.Is(err, admin.ErrUnreachable) && ctx.Err() == nil {
+		if errors.Is(err, admin.ErrUnreachable) && ctx.Err() == nil && time.Since(heard) < away {
 			continue // it restarts; the job goes on behind it
 		}
 		if err != nil {
 			return j, err
 		}
+		heard = time.Now()
 		if j = next; !j.State.Open() {
 			return j, nil
 		}
