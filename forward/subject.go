@@ -170,6 +170,9 @@ func number(text string) any {
 // wholeNumber is a number whose double is whole: it may be so itself.
 func wholeNumber(text string) any {
 	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		if strings.Trim(text[:i], "-0.") == "" {
+			return int64(0) // to whatever power
+		}
 		if exp, err := strconv.Atoi(text[i+1:]); err != nil || exp > maxExponent || exp < -maxExponent {
 			return text
 		}
