@@ -154,14 +154,15 @@ func (k *kept) limit() int {
 }
 
 // pause is the wait after a part that took so long and opened so many: what
-// the rate asks for, and at least jobRest times as long as the part took. What a
-// job opens is also forwarded: at full speed it would take the processors, and
-// what is answered in 2 ms take 150.
+// the rate asks for, and at least the rest after it. What a job opens is also
+// forwarded: at full speed it would take the processors, and what is answered in
+// 2 ms take 150.
 func (k *kept) pause(opened int, took time.Duration) time.Duration {
+	rest := min(jobRest*took, jobRestMost)
 	if d, ok := k.Rate.Time(opened); ok {
-		return max(d-took, jobRest*took)
+		return max(d-took, rest)
 	}
-	return jobRest * took
+	return rest
 }
 
 // rest waits, or until ctx ends.

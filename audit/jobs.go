@@ -37,8 +37,11 @@ const (
 	// jobPart is how long a stop waits at most for the part that is under way.
 	jobPart   = 5 * time.Second
 	jobErrors = 100
-	// jobRest is how many times as long as it worked a job rests.
-	jobRest = 12
+	// jobRest is how many times as long as it worked a job rests, and jobRestMost
+	// for how long at most: while the ledger is busy a part mostly waits, and what
+	// is waited need not be rested.
+	jobRest     = 12
+	jobRestMost = 100 * time.Millisecond
 )
 
 // ErrJobs says that too many jobs are open.
