@@ -31,10 +31,13 @@ type limiter struct {
 	done  chan struct{} // closed by Close
 	until time.Time     // when accepting ends; read after done
 	busy  atomic.Int64  // connections with a request under way, or before their first
+
+	mu     sync.Mutex
+	silent map[net.Conn]struct{} // connections before the first byte of a request
 }
 
 func newLimiter(ln net.Listener, n int) *limiter {
-	return &limiter{Listener: ln, slots: make(chan struct{}, n), done: make(chan struct{})}
+	return &limiter{Listener: ln, slots: make(chan struct{}, n), done: make(chan struct{}), silent: map[net.Conn]struct{}{}}
 }
 
 // Accept waits for a slot, then for a connection.
@@ -141,21 +144,42 @@ func (l *limiter) track(c net.Conn, s http.ConnState) {
 			}
 		}
 	}
+	l.mu.Lock()
+	if s == http.StateNew {
+		l.silent[c] = struct{}{}
+	} else {
+		delete(l.silent, c)
+	}
+	l.mu.Unlock()
 	if s == http.StateClosed || s == http.StateHijacked {
 		<-l.slots
 	}
 }
 
 // quiet returns when no connection has a request under way or has yet to send
-// its first one, or ctx is done.
-func (l *limiter) quiet(ctx context.Context) {
+// its first one, or ctx is done. One that has not sent a byte when patience is
+// over is closed: clients and balancers open some in advance, and may never use
+// them.
+func (l *limiter) quiet(ctx context.Context, patience time.Duration) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
+	over := time.After(patience)
 	for l.busy.Load() > 0 {
 		select {
 		case <-tick.C:
+		case <-over:
+			l.hangUp()
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// hangUp closes the connections that have not sent a byte.
+func (l *limiter) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.silent {
+		_ = c.Close() // the server notices, and tells track
 	}
 }

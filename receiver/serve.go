@@ -16,6 +16,9 @@ import (
 // broken connection.
 const farewell = 250 * time.Millisecond
 
+// unused is how long a stop waits for the first byte on a connection.
+const unused = 2 * time.Second
+
 // maxAnswer bounds the time from the end of the header block to the end of
 // the answer, beside the time the body may take.
 const maxAnswer = maxAdmission + 10*time.Second
@@ -90,7 +93,7 @@ func (r *Receiver) drain(srv *http.Server, l *limiter) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("stop accepting: %w", err), srv.Close())
 	} else {
-		l.quiet(ctx)
+		l.quiet(ctx, min(unused, r.cfg.DrainTimeout/2))
 		if err = srv.Shutdown(ctx); err != nil {
 			err = errors.Join(fmt.Errorf("drain ingest within %v: %w", r.cfg.DrainTimeout, err), srv.Close())
 		}

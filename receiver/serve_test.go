@@ -249,6 +249,33 @@ func TestDrain(t *testing.T) {
 }
 
 // TestDrainTimeout: a request that takes too long is cut, and Serve says so.
+// TestStopUnused: a connection on which nothing was ever sent does not hold up a
+// stop; one that sends its first request during the stop is answered.
+func TestStopUnused(t *testing.T) {
+	t.Parallel()
+	f := setup(t, []*Source{source(t, "none")}, func(c *Config) { c.DrainTimeout = 3 * time.Second })
+	unused, late := f.dial(t), f.dial(t)
+	defer unused.Close()
+	defer late.Close()
+	if r := f.send(t, message{path: "/in/none", body: "before"}); r.status != http.StatusOK { // by then both are accepted
+		t.Fatal(r.status)
+	}
+	f.stop()
+	time.Sleep(500 * time.Millisecond) // nothing new is accepted any more
+	m := message{path: "/in/none", body: "late"}
+	if _, err := io.WriteString(late, m.head(f.addr)+m.body); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.ReadResponse(bufio.NewReader(late), nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("the late request: %v, %v", resp, err)
+	}
+	err := <-f.done
+	f.done <- err
+	if err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
 	enter, leave := make(chan struct{}), make(chan struct{})
