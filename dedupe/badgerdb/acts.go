@@ -422,7 +422,7 @@ func (db *DB) SealActs(_ context.Context, writer, at uint64) error {
 func (x *expiry) planActs() error {
 	db := x.db
 	k := [2]byte{kindActs, 0}
-	cut := db.actCut(time.UnixMilli(x.now))
+	cut := db.actCut(time.UnixMilli(x.due))
 	if cut <= x.next.first[k] {
 		return nil
 	}

@@ -76,8 +76,9 @@ type bodyBucket struct {
 }
 
 // sizeCut is the first body bucket of a class that may stay when bodies have a
-// size limit: the newest ones that fit, and always the newest. mu is held.
-func (db *DB) sizeCut(txn *badger.Txn, c class) uint32 {
+// size limit: the newest ones that fit, and always those of the moment due, in
+// milliseconds, and later. mu is held.
+func (db *DB) sizeCut(txn *badger.Txn, c class, due int64) uint32 {
 	room := db.cfg.BodySize
 	family := []class{c}
 	if limit := db.limits[c.own]; c.own != "" && limit > 0 {
@@ -102,7 +103,7 @@ func (db *DB) sizeCut(txn *badger.Txn, c class) uint32 {
 			cut = max(cut, b.t+1)
 		}
 	}
-	return min(cut, uint32(now/c.body)) // what is written now stays
+	return min(cut, uint32(due/c.body)) // what is written now stays
 }
 
 // counted reports whether the bodies of a class are added up. mu is held.

@@ -68,6 +68,10 @@ func (db *DB) expire(ctx context.Context, rest func(context.Context, time.Durati
 
 // sweep is what the rounds of one Expire share.
 type sweep struct {
+	// due is the ledger time at the begin, in milliseconds: what becomes droppable
+	// later is left to another run. Else a run that takes longer than bodies are
+	// kept would copy its own copies, and have no end.
+	due     int64
 	out     dedupe.Expired
 	seek    []byte                // in the bucket of claims whose open ones are being carried
 	claims  map[uint32]bool       // buckets of which all were
@@ -94,6 +98,9 @@ func (db *DB) expireRound(ctx context.Context, s *sweep) (more bool, took time.D
 	if now.Before(db.holdUntil) {
 		s.out.Held = true
 		return false, 0, nil
+	}
+	if s.due == 0 {
+		s.due = now.UnixMilli()
 	}
 	x := &expiry{db: db, ctx: ctx, sweep: s, until: began.Add(db.turn), now: now.UnixMilli(), next: db.cuts.Load().clone(),
 		dead: map[string]int64{}, freed: map[deadLetter]event.Order{}, kept: map[deadLetter]bool{}}
@@ -191,9 +198,9 @@ func (x *expiry) plan() error {
 		keepHeads = max(keepHeads, c.keep.Audit, c.keep.Meta)
 		// Attempts last, for they may stand for the state of their delivery.
 		for _, kind := range []byte{kindBody, kindEvent, kindAttempt} {
-			cut := uint32(max(0, (x.now-c.retention(kind).Milliseconds())/c.length(kind)))
+			cut := uint32(max(0, (x.due-c.retention(kind).Milliseconds())/c.length(kind)))
 			if kind == kindBody {
-				if size := db.sizeCut(x.txn, c); size > cut && size > x.next.of(kind, c.n) {
+				if size := db.sizeCut(x.txn, c, x.due); size > cut && size > x.next.of(kind, c.n) {
 					x.cut[db.limitOf(&c)] = true
 					cut = size
 				}
@@ -262,7 +269,7 @@ func (x *expiry) countDead(kind byte, c class, t uint32) error {
 // planClaims drops the buckets of claims whose windows have ended.
 func (x *expiry) planClaims() error {
 	db := x.db
-	cut := uint32(x.now / db.cfg.ClaimBucket.Milliseconds())
+	cut := uint32(x.due / db.cfg.ClaimBucket.Milliseconds())
 	if cut <= x.next.claims {
 		return nil
 	}
@@ -287,7 +294,7 @@ func (x *expiry) planHeads(keep time.Duration) error {
 	db := x.db
 	all := *db.headIndex.Load()
 	length := db.class(0).audit
-	cut := uint32(max(0, (x.now-keep.Milliseconds())/length))
+	cut := uint32(max(0, (x.due-keep.Milliseconds())/length))
 	if len(all) == 0 || all[0].t >= cut {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // them, which are moved before.
 func (x *expiry) planKeys() error {
 	db := x.db
-	cut := db.syncT(time.UnixMilli(x.now))
+	cut := db.syncT(time.UnixMilli(x.due))
 	x.keysBelow = cut
 	for _, p := range *db.syncs.Load() {
 		if p >= cut {
