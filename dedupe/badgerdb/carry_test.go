@@ -204,6 +204,36 @@ func TestOpenKeyBetweenRounds(t *testing.T) {
 	}
 }
 
+// A run of retention ends also when it takes longer than bodies are kept: what it
+// copied is not copied again.
+func TestLongRunEnds(t *testing.T) {
+	const open = 30
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 24*time.Hour, 0)
+	db.Hold(0) // a round copies one body
+	for i := range open {
+		accept(t, db, request("s", fmt.Sprint("evt_", i), "a body", "t"))
+	}
+	clock.Advance(48 * time.Hour)
+	round, rounds := db.Rounds(), 0
+	for more := true; more; rounds++ {
+		var err error
+		if more, err = round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if rounds > 4*open {
+			t.Fatalf("after %d rounds there is more to do", rounds)
+		}
+		clock.Advance(3 * time.Hour)
+	}
+	if rounds < open {
+		t.Fatalf("%d rounds", rounds)
+	}
+	if n := deliver(t, db); n != open {
+		t.Errorf("%d of %d deliveries are left", n, open)
+	}
+}
+
 // A reader, and a check, that began before a bucket was dropped find what was
 // carried out of it, and take nothing of it for damage; what is missing without a
 // drop is damage.
