@@ -11,8 +11,8 @@ import (
 // threads than cores: a thread in a page fault or a sync of the ledger keeps
 // its slot, and the others would wait for it. So do a dozen goroutines of a
 // compaction, each for ten milliseconds; the system, which they are then left to,
-// lets a request through at once. GOMEMLIMIT and GOMAXPROCS, where
-// set, win. It returns how to undo it.
+// lets a request through sooner. GOMEMLIMIT and GOMAXPROCS, where set, win. It
+// returns how to undo it.
 func tuneRuntime(limit Size, log *slog.Logger) (restore func()) {
 	memory, procs := int64(-1), runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMEMLIMIT") == "" {
