@@ -39,17 +39,24 @@ func runLog(t *testing.T, b *logBundle) {
 	synctest.Wait()
 }
 
+// slowLog is a log of 1,000 events that runs on a ledger as slow as it is told.
+func slowLog(t *testing.T) (*logBundle, *slow) {
+	t.Helper()
+	b := setupLog(t)
+	b.life(1000)
+	ledger := &slow{LogLedger: b.ledger}
+	b.cfg.Ledger = ledger
+	b.open()
+	runLog(t, b)
+	return b, ledger
+}
+
 // A verification that was asked for finds what "audit verify" finds, shows how
 // far it is, and is never two at once.
 func TestVerifyAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setupLog(t)
-		b.life(1000)
-		ledger := &slow{LogLedger: b.ledger}
-		b.cfg.Ledger = ledger
-		b.open()
-		runLog(t, b)
+		b, ledger := slowLog(t)
 		if v := b.log.Verifying(); v.Running() || !v.StartedAt.IsZero() {
 			t.Fatalf("before anybody asked: %+v", v)
 		}
@@ -134,12 +141,7 @@ func TestVerifyAskedFindsTampering(t *testing.T) {
 func TestVerifyStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setupLog(t)
-		b.life(1000)
-		ledger := &slow{LogLedger: b.ledger}
-		b.cfg.Ledger = ledger
-		b.open()
-		runLog(t, b)
+		b, ledger := slowLog(t)
 		b.log.StopVerify() // nothing is under way
 		ledger.took = time.Second
 		if err := b.log.AskVerify("ops"); err != nil {
