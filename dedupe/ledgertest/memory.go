@@ -136,11 +136,16 @@ func NewMemory(cfg Config) *Memory {
 // Reopen ends m, with or without a Close before it, and opens what it had
 // committed, as a restart would: leases are gone, everything open is on the
 // schedule.
-func (m *Memory) Reopen() *Memory {
+func (m *Memory) Reopen() *Memory { return m.ReopenAt(m.cfg.Now) }
+
+// ReopenAt is Reopen with another wall clock: one that was set meanwhile.
+func (m *Memory) ReopenAt(now func() time.Time) *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	return openMemory(m.cfg, m.disk)
+	cfg := m.cfg
+	cfg.Now = now
+	return openMemory(cfg, m.disk)
 }
 
 func openMemory(cfg Config, d *disk) *Memory {

@@ -22,7 +22,7 @@ func (l *actLog) next() uint64 { return l.First + uint64(len(l.Leaves)) }
 
 // act records one act. The caller holds mu.
 func (m *Memory) act(a dedupe.Act, now time.Time) {
-	m.wrote = true
+	m.wrote, m.disk.Mark = true, now
 	l := m.disk.Acts[m.disk.Writer]
 	if l == nil {
 		l = &actLog{}

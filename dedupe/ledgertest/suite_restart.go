@@ -21,6 +21,8 @@ func restartTests() []test {
 		{"an attempt cut by a kill is unknown", func(f *fix) { crashed(f, restartUnknown) }},
 		{"an empty ledger reopens", restartEmpty},
 		{"a start far ahead of the mark holds expiry", restartHold},
+		{"no write is ahead of ledger time after a reopen", func(f *fix) { restartMark(f, f.reopen) }},
+		{"no write is ahead of ledger time after a kill", func(f *fix) { crashed(f, restartMark) }},
 	}
 }
 
@@ -140,6 +142,40 @@ func restartHold(f *fix) {
 	equal(f, "expiry held an hour later", f.expire().Held, false)
 	_, err := f.l.Get(f.Context(), ref)
 	f.want(err, dedupe.ErrPruned)
+}
+
+// restartMark holds that whatever changes a delivery moves the mark: with a clock that was
+// set back meanwhile, a delivery opened again would fall due hours later.
+func restartMark(f *fix, restart func()) {
+	ref := f.newEvent("evt_1", "{}", billing)
+	other := f.newEvent("evt_2", "{}", billing)
+	f.settle(billing, event.Delivered)
+	for _, write := range []struct {
+		what string
+		do   func()
+	}{
+		{"a replay", func() { equal(f, "opened", f.replay(dedupe.Replay{Selection: dedupe.Selection{Ref: ref}}).Opened, 1) }},
+		{"a result", func() { f.finish(f.result(f.leaseOne(billing), event.Delivered, 0)) }},
+		{"another replay", func() { equal(f, "opened", f.replay(dedupe.Replay{Selection: dedupe.Selection{Ref: other}}).Opened, 1) }},
+		{"a cancel", func() {
+			n, err := f.l.Cancel(f.Context(), other, "", dedupe.By{})
+			f.must(err)
+			equal(f, "cancelled", n, 1)
+		}},
+	} {
+		f.clock.Advance(10 * time.Hour)
+		before := f.l.Now().Truncate(time.Millisecond)
+		write.do()
+		f.clock.Advance(-10 * time.Hour)
+		restart()
+		if now := f.l.Now(); now.Before(before) {
+			f.Errorf("%s: ledger time went back from %v to %v", write.what, before, now)
+		}
+		if write.what == "a replay" {
+			equal(f, "leased after the replay", f.leaseOne(billing).Delivery.Event, ref)
+			restart() // which gives it back
+		}
+	}
 }
 
 // restartUnknown holds that an attempt of which no result was committed is
