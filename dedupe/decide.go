@@ -26,7 +26,8 @@ type Decision struct {
 	Claims []Claim
 }
 
-// ErrNoClaimKey reports an item that says it has a claim but brings no key.
+// ErrNoClaimKey reports an item that says it has a claim but brings no key, or
+// not those of Distinct.
 var ErrNoClaimKey = errors.New("item has a claim but no key")
 
 // Decide says what one item is, given the claims that stand. ref is the ref
@@ -39,15 +40,30 @@ func Decide(it *Item, batch bool, ref event.Ref, now time.Time, find Find) (Deci
 	if it.Claim == (Key{}) {
 		return Decision{}, ErrNoClaimKey
 	}
-	first, found, err := findAny(it, find)
+	each := it.Conflict == ConflictDeliver && it.RawID != ""
+	if each && len(it.Distinct) == 0 {
+		return Decision{}, ErrNoClaimKey
+	}
+	first, found, err := findAny(it.Claim, it.Former, find)
 	if err != nil {
 		return Decision{}, err
 	}
-	switch {
-	case !found:
-		return guard(it, accept(it, ref, now, it.Event.ID, it.RawID), find)
-	case first.BodyHash == it.Event.BodyHash:
+	if found && first.BodyHash == it.Event.BodyHash {
 		return Decision{Verdict: Repeat, First: first}, nil
+	}
+	if each {
+		// What was delivered as a conflict is remembered for its own window,
+		// though the claim it was in conflict with has ended meanwhile.
+		again, stands, err := findAny(it.Distinct[0], it.Distinct[1:], find)
+		if err != nil {
+			return Decision{}, err
+		}
+		if stands {
+			return Decision{Verdict: Repeat, First: again}, nil
+		}
+	}
+	if !found {
+		return guard(it, accept(it, ref, now, it.Event.ID, it.RawID), find)
 	}
 	return conflict(it, batch, decideAt{ref, now, first}, find)
 }
@@ -65,7 +81,7 @@ func conflict(it *Item, batch bool, at decideAt, find Find) (Decision, error) {
 	case it.Conflict != ConflictDeliver:
 		return Decision{Verdict: Differs, First: at.first}, nil
 	}
-	raw := it.RawID + "~" + hex.EncodeToString(it.Event.BodyHash[:8])
+	raw := distinctID(it.RawID, it.Event.BodyHash)
 	alt := *it
 	alt.RawID = raw
 	id, hashed := FrameID(raw)
@@ -73,14 +89,7 @@ func conflict(it *Item, batch bool, at decideAt, find Find) (Decision, error) {
 	if hashed { // also where the ID itself was just short enough
 		alt.Event.Flags |= event.FlagIDHashed
 	}
-	alt.Claim = KeyOf(KindID, it.Event.Source, it.Event.Caller, raw)
-	again, found, err := find(alt.Claim)
-	if err != nil {
-		return Decision{}, err
-	}
-	if found {
-		return Decision{Verdict: Repeat, First: again}, nil
-	}
+	alt.Claim = it.Distinct[0]
 	d := accept(&alt, at.ref, at.now, alt.Event.ID, raw)
 	d.First = at.first
 	d.Event.Flags |= event.FlagConflict
@@ -88,13 +97,26 @@ func conflict(it *Item, batch bool, at decideAt, find Find) (Decision, error) {
 	return guard(&alt, d, find)
 }
 
-func findAny(it *Item, find Find) (Claim, bool, error) {
-	c, ok, err := find(it.Claim)
-	for i := 0; !ok && err == nil && i < len(it.Former); i++ {
-		c, ok, err = find(it.Former[i])
+func findAny(k Key, former []Key, find Find) (Claim, bool, error) {
+	c, ok, err := find(k)
+	for i := 0; !ok && err == nil && i < len(former); i++ {
+		c, ok, err = find(former[i])
 	}
 	return c, ok, err
 }
+
+// DistinctKeys are the claim keys of an event ID with one body, under each
+// name of the source, the present one first: what an event is remembered by
+// that was delivered although its ID was known with another body.
+func DistinctKeys(caller, id string, body event.Hash, sources ...string) []Key {
+	out := make([]Key, len(sources))
+	for i, s := range sources {
+		out[i] = KeyOf(KindID, s, caller, distinctID(id, body))
+	}
+	return out
+}
+
+func distinctID(id string, body event.Hash) string { return id + "~" + hex.EncodeToString(body[:8]) }
 
 // accept is the decision for an item nothing stands in the way of.
 func accept(it *Item, ref event.Ref, now time.Time, id, raw string) Decision {

@@ -11,17 +11,18 @@ import (
 )
 
 var (
-	decideNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	newRef    = event.NewRef(2_000, 0, 7)
-	oldRef    = event.NewRef(1_000, 0, 7)
-	guardRef  = event.NewRef(1_500, 0, 7)
-	bodyOne   = event.HashOf([]byte("one"))
-	bodyTwo   = event.HashOf([]byte("two"))
-	idKey     = dedupe.KeyOf(dedupe.KindID, "shop", "", "evt")
-	formerKey = dedupe.KeyOf(dedupe.KindID, "old", "", "evt")
-	guardKey  = dedupe.KeyOf(dedupe.KindGuard, "shop", "", "bytes")
-	otherID   = "evt~" + bodyOne.String()[:16]
-	otherKey  = dedupe.KeyOf(dedupe.KindID, "shop", "", otherID)
+	decideNow      = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	newRef         = event.NewRef(2_000, 0, 7)
+	oldRef         = event.NewRef(1_000, 0, 7)
+	guardRef       = event.NewRef(1_500, 0, 7)
+	bodyOne        = event.HashOf([]byte("one"))
+	bodyTwo        = event.HashOf([]byte("two"))
+	idKey          = dedupe.KeyOf(dedupe.KindID, "shop", "", "evt")
+	formerKey      = dedupe.KeyOf(dedupe.KindID, "old", "", "evt")
+	guardKey       = dedupe.KeyOf(dedupe.KindGuard, "shop", "", "bytes")
+	otherID        = "evt~" + bodyOne.String()[:16]
+	formerDistinct = dedupe.KeyOf(dedupe.KindID, "old", "", otherID)
+	otherKey       = dedupe.KeyOf(dedupe.KindID, "shop", "", otherID)
 )
 
 // claimsOf are standing claims.
@@ -44,6 +45,7 @@ func decideItem(edit func(*dedupe.Item)) *dedupe.Item {
 	if edit != nil {
 		edit(it)
 	}
+	it.Distinct = dedupe.DistinctKeys("", it.RawID, it.Event.BodyHash, "shop", "old")
 	return it
 }
 
@@ -104,6 +106,9 @@ func TestDecide(t *testing.T) {
 		{"other body, deliver", policy(dedupe.ConflictDeliver), false, claimsOf(other), asDistinct},
 		{"other body, deliver, in a batch", policy(dedupe.ConflictDeliver), true, claimsOf(other), asDistinct},
 		{"other body, deliver, again", policy(dedupe.ConflictDeliver), false, claimsOf(other, distinct), want{verdict: dedupe.Repeat, first: guardRef}},
+		{"delivered as a conflict whose first has ended", policy(dedupe.ConflictDeliver), false, claimsOf(distinct), want{verdict: dedupe.Repeat, first: guardRef}},
+		{"delivered as a conflict under a former name", both(withFormer, policy(dedupe.ConflictDeliver)), false,
+			claimsOf(dedupe.Claim{Key: formerKey, Ref: oldRef, BodyHash: bodyTwo}, dedupe.Claim{Key: formerDistinct, Ref: guardRef, BodyHash: bodyOne}), want{verdict: dedupe.Repeat, first: guardRef}},
 		{"former name", withFormer, false, claimsOf(former), want{verdict: dedupe.Repeat, first: oldRef}},
 		{"former name that has none", withFormer, false, claimsOf(), accepted},
 		{"today's name before the former", withFormer, false, claimsOf(former, dedupe.Claim{Key: idKey, Ref: guardRef, BodyHash: bodyOne}), want{verdict: dedupe.Repeat, first: guardRef}},
@@ -195,6 +200,7 @@ func TestDecideErrors(t *testing.T) {
 		{"former", func(it *dedupe.Item) { it.Former = []dedupe.Key{formerKey} }, failOn(formerKey), broken},
 		{"guard", func(it *dedupe.Item) { it.Guard, it.GuardKey = dedupe.GuardFlag, guardKey }, failOn(guardKey), broken},
 		{"distinct claim", func(it *dedupe.Item) { it.Conflict = dedupe.ConflictDeliver }, failOn(otherKey, other), broken},
+		{"distinct claim without a first", func(it *dedupe.Item) { it.Conflict = dedupe.ConflictDeliver }, failOn(otherKey), broken},
 		{"no key", func(it *dedupe.Item) { it.Claim = dedupe.Key{} }, claimsOf(), dedupe.ErrNoClaimKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -65,6 +65,9 @@ type Item struct {
 	Former   []Key // the same key under former names of the source
 	Window   time.Duration
 	Conflict Conflict
+	// Distinct are the keys of this ID with this body, as DistinctKeys makes
+	// them; needed where Conflict is ConflictDeliver and there is a RawID.
+	Distinct []Key
 
 	GuardKey Key
 	Guard    Guard // GuardOff: GuardKey is not looked at

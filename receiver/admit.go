@@ -135,6 +135,9 @@ func (c *call) claimID(it *dedupe.Item, id string) {
 		it.Event.Flags |= event.FlagIDHashed
 	}
 	c.claim(it, dedupe.KindID, id)
+	if it.Conflict == dedupe.ConflictDeliver {
+		it.Distinct = dedupe.DistinctKeys(it.Event.Caller, id, it.Event.BodyHash, append([]string{c.src.name}, c.src.src.Former...)...)
+	}
 }
 
 func (c *call) claim(it *dedupe.Item, kind dedupe.Kind, id string) {

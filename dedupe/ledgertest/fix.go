@@ -112,6 +112,14 @@ func (f *fix) item(id, body string, targets ...string) dedupe.Item {
 	return it
 }
 
+// conflict gives an item its policy for the same ID with another body.
+func conflict(it *dedupe.Item, policy dedupe.Conflict, former ...string) {
+	it.Conflict, it.Distinct = policy, nil
+	if policy == dedupe.ConflictDeliver {
+		it.Distinct = dedupe.DistinctKeys(it.Event.Caller, it.RawID, it.Event.BodyHash, append([]string{it.Event.Source}, former...)...)
+	}
+}
+
 // one is a request with a single item.
 func one(it dedupe.Item, body string) *dedupe.Request {
 	return &dedupe.Request{Body: []byte(body), Items: []dedupe.Item{it}}

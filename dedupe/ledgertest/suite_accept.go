@@ -20,6 +20,7 @@ func acceptTests() []test {
 		{"a repeat gets the first answer", acceptRepeat},
 		{"repeats inside one batch", acceptSameBatch},
 		{"conflict policies", acceptConflict},
+		{"a delivered conflict is remembered for its own window", acceptLapse},
 		{"conflicts in a batch request are never rejected", acceptBatchConflict},
 		{"replay guard", acceptGuard},
 		{"without a claim every arrival is an event", acceptUndeduped},
@@ -145,6 +146,27 @@ func acceptSameBatch(f *fix) {
 	equal(f, "leases", len(f.lease(billing, long)), 2)
 }
 
+// acceptLapse holds that a conflict that was delivered is remembered for its
+// own window: the claim it was in conflict with ends before.
+func acceptLapse(f *fix) {
+	f.newEvent("evt", "one")
+	f.clock.Advance(window - time.Minute)
+	other := f.item("evt", "two")
+	conflict(&other, dedupe.ConflictDeliver)
+	o := f.acceptItem(other, "two")
+	equal(f, "conflict", o.Verdict, dedupe.New)
+	f.clock.Advance(2 * time.Minute)
+	again := f.acceptItem(other, "two")
+	equal(f, "the conflict again, its first being over", again.Verdict, dedupe.Repeat)
+	equal(f, "its ref", again.Ref, o.Ref)
+	third := f.item("evt", "one")
+	conflict(&third, dedupe.ConflictDeliver)
+	equal(f, "the first again, its window being over", f.acceptItem(third, "one").Verdict, dedupe.New)
+	equal(f, "the conflict in conflict with it", f.acceptItem(other, "two").Verdict, dedupe.Repeat)
+	f.clock.Advance(window)
+	equal(f, "the conflict after its own window", f.acceptItem(other, "two").Verdict, dedupe.New)
+}
+
 func acceptConflict(f *fix) {
 	for _, tt := range [...]struct {
 		policy dedupe.Conflict
@@ -155,7 +177,7 @@ func acceptConflict(f *fix) {
 		id := "evt_" + string(tt.policy)
 		first := f.newEvent(id, "one", billing)
 		other := f.item(id, "two", billing)
-		other.Conflict = tt.policy
+		conflict(&other, tt.policy)
 		o := f.acceptItem(other, "two")
 		equal(f, id+" verdict", o.Verdict, tt.want)
 		equal(f, id+" conflicts counted", f.get(first).Tally.Conflicts, 1)

@@ -116,7 +116,7 @@ func actsRecorded(f *fix) {
 	f.accept("evt_1", "{}", billing)
 	f.accept("evt_1", "[]", billing)
 	it := f.item("evt_1", "[1]", billing)
-	it.Conflict = dedupe.ConflictDeliver
+	conflict(&it, dedupe.ConflictDeliver)
 	second := f.acceptItem(it, "[1]").Ref
 	l := f.lease(billing, 1)[0]
 	retry := f.result(l, event.Pending, time.Minute)

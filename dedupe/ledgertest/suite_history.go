@@ -180,11 +180,12 @@ func (h *history) request(t *rapid.T) *dedupe.Request {
 			it.Claim = dedupe.KeyOf(dedupe.KindID, it.Event.Source, "", id)
 		}
 		it.Window = rapid.SampledFrom([]time.Duration{time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "window")
-		it.Conflict = rapid.SampledFrom([]dedupe.Conflict{dedupe.ConflictAck, dedupe.ConflictDeliver, dedupe.ConflictReject}).Draw(t, "conflict")
+		conflict(&it, rapid.SampledFrom([]dedupe.Conflict{dedupe.ConflictAck, dedupe.ConflictDeliver, dedupe.ConflictReject}).Draw(t, "conflict"))
 		it.Guard = rapid.SampledFrom([]dedupe.Guard{dedupe.GuardOff, dedupe.GuardFlag, dedupe.GuardDrop}).Draw(t, "guard")
 		it.GuardKey = dedupe.KeyOf(dedupe.KindGuard, it.Event.Source, "", body)
 		if rapid.IntRange(0, 3).Draw(t, "renamed") == 0 {
 			it.Former = []dedupe.Key{dedupe.KeyOf(dedupe.KindID, "a", "", id), dedupe.KeyOf(dedupe.KindID, "b", "", id)}
+			conflict(&it, it.Conflict, "a", "b")
 		}
 		req.Body = append(req.Body, body...)
 		req.Items = append(req.Items, it)

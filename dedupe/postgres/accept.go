@@ -228,6 +228,9 @@ func claimKeys(in *dedupe.Batch) (out [][]byte) {
 				for _, k := range it.Former {
 					add(k)
 				}
+				for _, k := range it.Distinct {
+					add(k)
+				}
 			}
 			if it.Guard != dedupe.GuardOff {
 				add(it.GuardKey)
@@ -318,7 +321,7 @@ func (b *batch) asked(k dedupe.Key) bool {
 	for _, req := range b.b.Requests {
 		for i := range req.Items {
 			it := &req.Items[i]
-			if it.Claim == k || it.GuardKey == k || slices.Contains(it.Former, k) {
+			if it.Claim == k || it.GuardKey == k || slices.Contains(it.Former, k) || slices.Contains(it.Distinct, k) {
 				return true
 			}
 		}

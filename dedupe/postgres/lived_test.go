@@ -39,7 +39,8 @@ func (f *life) item(id string, body []byte, targets ...string) dedupe.Item {
 			Index: []event.Field{{Name: "customer", Value: "cus_" + id}},
 		},
 		RawID: id, HasClaim: id != "", Claim: dedupe.KeyOf(dedupe.KindID, "shop", "", id), Window: 48 * time.Hour, Conflict: dedupe.ConflictDeliver,
-		Guard: dedupe.GuardFlag, GuardKey: dedupe.KeyOf(dedupe.KindGuard, "shop", "", string(body)),
+		Distinct: dedupe.DistinctKeys("", id, event.HashOf(body), "shop"),
+		Guard:    dedupe.GuardFlag, GuardKey: dedupe.KeyOf(dedupe.KindGuard, "shop", "", string(body)),
 	}
 }
 
