@@ -40,7 +40,7 @@ func (e *embedded) Commit(ctx context.Context, b *dedupe.Batch) error {
 
 func openEmbedded(w *world, dir string, n *int) (*embedded, error) {
 	db, err := badgerdb.Open(badgerdb.Config{
-		Dir: dir, Now: w.steady, Retention: forever, Reserve: 1 << 20, Ballast: -1, MemTable: 8 << 20,
+		Dir: dir, Now: w.steady(), Retention: forever, Reserve: 1 << 20, Ballast: -1, MemTable: 8 << 20,
 	})
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 // memory is the model ledger with the time that commits take.
 type memory struct {
 	*ledgertest.Memory
+	w    *world
 	cfg  ledgertest.Config
 	plan plan
 	n    *atomic.Int64 // commits so far, of all lives
@@ -33,7 +34,9 @@ func (m *memory) Commit(ctx context.Context, b *dedupe.Batch) error {
 }
 
 func (m *memory) revive() engine {
-	return &memory{Memory: m.Reopen(), cfg: m.cfg, plan: m.plan, n: m.n}
+	cfg := m.cfg
+	cfg.Now = m.w.steady()
+	return &memory{Memory: m.ReopenAt(cfg.Now), w: m.w, cfg: cfg, plan: m.plan, n: m.n}
 }
 func (m *memory) lowDisk(low bool)  { m.SetDiskLow(low) }
 func (m *memory) breakNext(e error) { m.FailNext(e) }
@@ -42,8 +45,8 @@ func (m *memory) breakNext(e error) { m.FailNext(e) }
 var forever = dedupe.Retention{Body: 1e5 * time.Hour, Meta: 1e5 * time.Hour, Audit: 1e5 * time.Hour}
 
 func newMemory(w *world) (engine, error) {
-	cfg := ledgertest.Config{Now: w.steady, Retention: forever, Writer: 7}
-	return &memory{Memory: ledgertest.NewMemory(cfg), cfg: cfg, plan: w.plan, n: new(atomic.Int64)}, nil
+	cfg := ledgertest.Config{Now: w.steady(), Retention: forever, Writer: 7}
+	return &memory{Memory: ledgertest.NewMemory(cfg), w: w, cfg: cfg, plan: w.plan, n: new(atomic.Int64)}, nil
 }
 
 // outcome is what became of one plan.

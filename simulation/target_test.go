@@ -49,9 +49,10 @@ func (w *town) dial(_ context.Context, _, addr string) (net.Conn, error) {
 	here, there := net.Pipe()
 	w.mu.Lock()
 	w.conns[there] = true
+	life, clock := w.life, w.clock // of the process that dials: its last request may be read after its end
 	w.mu.Unlock()
 	w.work.Go(func() {
-		w.serve(there, host)
+		w.serve(there, host, life, clock)
 		w.mu.Lock()
 		delete(w.conns, there)
 		w.mu.Unlock()
@@ -94,7 +95,7 @@ func (w *town) arrivals() []arrival {
 }
 
 // serve answers the requests of one connection.
-func (w *town) serve(c net.Conn, target string) {
+func (w *town) serve(c net.Conn, target string, life int, clock func() time.Time) {
 	br := bufio.NewReader(c)
 	for {
 		req, err := http.ReadRequest(br)
@@ -105,7 +106,7 @@ func (w *town) serve(c net.Conn, target string) {
 		if err != nil {
 			return
 		}
-		if w.answer(c, target, req, body) != nil {
+		if w.answer(c, &arrival{target: target, life: life, due: clock()}, req, body) != nil {
 			return
 		}
 	}
@@ -113,16 +114,13 @@ func (w *town) serve(c net.Conn, target string) {
 
 var errCut = errors.New("the target ends the connection")
 
-func (w *town) answer(c net.Conn, target string, req *http.Request, body []byte) error {
+func (w *town) answer(c net.Conn, a *arrival, req *http.Request, body []byte) error {
 	h := req.Header
-	a := &arrival{
-		target: target, source: h.Get("Onceward-Source"), id: h.Get("Onceward-Event-Id"), ref: h.Get("Onceward-Event"),
-		key: h.Get("Idempotency-Key"), body: event.HashOf(body), at: time.Now(),
-	}
+	a.source, a.id, a.ref = h.Get("Onceward-Source"), h.Get("Onceward-Event-Id"), h.Get("Onceward-Event")
+	a.key, a.body, a.at = h.Get("Idempotency-Key"), event.HashOf(body), time.Now()
 	a.attempt, _ = strconv.Atoi(h.Get("Onceward-Attempt"))
 	w.mu.Lock()
-	a.life, a.due = w.life, w.clock()
-	m := w.moods[targetIndex(target)]
+	m := w.moods[targetIndex(a.target)]
 	w.log = append(w.log, a)
 	w.mu.Unlock()
 	status, after, err := w.decide(m, a, c)

@@ -85,7 +85,6 @@ type world struct {
 	town *town
 
 	skew   atomic.Int64 // of the wall clock
-	booted atomic.Int64 // skew when the process started: within one, durations are monotonic
 	life   int
 	now    *life
 	kills  int
@@ -122,9 +121,12 @@ const (
 
 func (w *world) wall() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
 
-// steady is the wall clock as a ledger sees it: read at its start, and from
-// there on by the monotonic clock, which nobody sets.
-func (w *world) steady() time.Time { return time.Now().Add(time.Duration(w.booted.Load())) }
+// steady is the wall clock as a ledger that starts now will see it: read at
+// its start, and from there on by the monotonic clock, which nobody sets.
+func (w *world) steady() func() time.Time {
+	booted := time.Duration(w.skew.Load())
+	return func() time.Time { return time.Now().Add(booted) }
+}
 
 func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
@@ -199,7 +201,6 @@ func (w *world) boot(l engine) error {
 // kill ends the process as SIGKILL would, as far as the ledger can tell, and
 // starts the next.
 func (w *world) kill() error {
-	w.booted.Store(w.skew.Load())
 	old := w.now.ledger
 	next := old.revive() // from here on the old process commits nothing
 	w.kills++
@@ -218,7 +219,6 @@ func (w *world) restart() error {
 	if err := w.now.ledger.Close(); err != nil {
 		return err
 	}
-	w.booted.Store(w.skew.Load())
 	return w.boot(w.now.ledger.revive())
 }
 
