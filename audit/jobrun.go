@@ -65,7 +65,8 @@ func (s *Jobs) count(ctx context.Context, k *kept, sel dedupe.Selection) bool {
 	var total JobCount
 	saved := s.cfg.Now()
 	for cursor := ""; ; {
-		r := s.replay(k, sel, cursor, jobChunk)
+		begun := s.cfg.Now()
+		r := s.replay(k, sel, cursor, countChunk)
 		r.DryRun = true
 		n, err := s.cfg.Keeper.Replay(ctx, r)
 		if err != nil {
@@ -81,6 +82,7 @@ func (s *Jobs) count(ctx context.Context, k *kept, sel dedupe.Selection) bool {
 				return false
 			}
 		}
+		s.rest(ctx, countRest*s.cfg.Now().Sub(begun))
 	}
 	k.Total, k.State, k.StartedAt = &total, JobRunning, s.cfg.Now()
 	return s.save(ctx, k)

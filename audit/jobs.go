@@ -37,6 +37,11 @@ const (
 	// jobPart is how long a stop waits at most for the part that is under way.
 	jobPart   = 5 * time.Second
 	jobErrors = 100
+	// countChunk is how many events are counted in one go, and countRest how many
+	// times as long as that took comes after: nothing waits for it but for a
+	// processor.
+	countChunk = 200
+	countRest  = 2
 	// jobRest is how many times as long as it worked a job rests, and jobRestMost
 	// for how long at most: while the ledger is busy a part mostly waits, and what
 	// is waited need not be rested.

@@ -51,21 +51,21 @@ type backupEnd struct {
 
 // Backup writes a consistent copy of everything, online; see dedupe.Upkeep.
 func (db *DB) Backup(ctx context.Context, w io.Writer) error {
+	if err := db.readers.enter(); err != nil {
+		return err
+	}
+	defer db.readers.leave()
 	db.mu.Lock()
 	head := backupHead{Format: formatVersion, Writer: db.writer, Batch: db.head.no, At: db.cfg.Now().UTC()}
-	closed := db.closed
 	db.mu.Unlock()
-	if closed {
-		return dedupe.ErrClosed
-	}
 	line, err := json.Marshal(head)
 	if err != nil {
 		return err
 	}
-	to := &chunkWriter{ctx: ctx, w: w, sum: sha256.New()}
+	to := &chunkWriter{over: func() error { return db.over(ctx) }, w: w, sum: sha256.New()}
 	to.raw([]byte(backupMagic))
 	to.raw(append(line, '\n'))
-	pace := &pacer{ctx: ctx, written: &to.n, since: time.Now()}
+	pace := &pacer{ctx: ctx, over: to.over, written: &to.n, since: time.Now()}
 	stream := db.kv.NewStream()
 	stream.LogPrefix, stream.NumGo, stream.ChooseKey = "backup", 1, pace.choose
 	_, err = stream.Backup(to, 0)
@@ -91,6 +91,7 @@ const (
 // pacer slows the reading down. It is used by the one goroutine that reads.
 type pacer struct {
 	ctx     context.Context
+	over    func() error
 	written *atomic.Int64
 	read    int64
 	step    int64
@@ -106,7 +107,7 @@ func (p *pacer) choose(item *badger.Item) bool {
 	}
 	p.step = 0
 	p.rest(paceRest * min(time.Since(p.since), paceLong))
-	for p.read-p.written.Load() > paceAhead && p.ctx.Err() == nil {
+	for p.read-p.written.Load() > paceAhead && p.over() == nil {
 		p.rest(paceLong)
 	}
 	p.since = time.Now()
@@ -124,7 +125,7 @@ func (p *pacer) rest(d time.Duration) {
 
 // chunkWriter cuts a stream into chunks. It keeps the first error.
 type chunkWriter struct {
-	ctx  context.Context
+	over func() error // why nothing more is written
 	w    io.Writer
 	sum  hash.Hash
 	n    atomic.Int64
@@ -141,7 +142,7 @@ func (c *chunkWriter) raw(b []byte) {
 
 func (c *chunkWriter) Write(p []byte) (int, error) {
 	if c.err == nil {
-		c.err = c.ctx.Err()
+		c.err = c.over()
 	}
 	c.buf = append(c.buf, p...)
 	for len(c.buf) >= backupChunk && c.err == nil {

@@ -86,8 +86,8 @@ func (c *check) each(prefix []byte, f func(key, val []byte)) error {
 	defer it.Close()
 	n := 0
 	for it.Rewind(); it.Valid(); it.Next() {
-		if n++; n%4096 == 0 && c.ctx.Err() != nil {
-			return c.ctx.Err()
+		if n++; n%4096 == 0 && c.db.over(c.ctx) != nil {
+			return c.db.over(c.ctx)
 		}
 		key := it.Item().KeyCopy(nil)
 		val, err := it.Item().ValueCopy(nil)

@@ -152,6 +152,7 @@ type DB struct {
 	closed     bool
 	idle       bool        // closing leaves no batch
 	ended      atomic.Bool // closed, for those who don't hold mu
+	readers    readers
 	// openKeys are the keys of synchronous routes without a conclusion.
 	openKeys map[dedupe.Key]struct{}
 
@@ -276,21 +277,18 @@ func (db *DB) Stats(context.Context) (dedupe.Stats, error) {
 
 // Close flushes and releases the ledger; leases end with it. It must not be
 // called while Run runs.
+//
+// It waits for those who read, of whom a backup and a check end by themselves,
+// unless who takes the backup holds it up: cancel its context before.
 func (db *DB) Close() error {
+	again, err := db.shut()
+	if again {
+		return err
+	}
+	db.readers.end()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed {
-		return nil
-	}
-	var errs []error
-	// The head of an idle ledger is old. What it closes with says when it was
-	// last open, or the next start would take the idle time for a jump of the
-	// clock.
-	if db.failed == nil && !db.idle && db.head.no > 0 && !db.disk.low() && db.clock.now().UnixMilli() > db.head.at {
-		errs = append(errs, db.emptyBatch())
-	}
-	db.closed = true
-	db.ended.Store(true)
+	errs := []error{err}
 	if db.failed == nil {
 		errs = append(errs, db.high.write(db.head.no, db.head.hash))
 	}
@@ -300,6 +298,25 @@ func (db *DB) Close() error {
 		errs = append(errs, db.kv.Close())
 	}
 	return errors.Join(append(errs, db.high.close(), db.wire.close(), db.wal.close())...)
+}
+
+// shut writes the last batch and lets no other follow; again says that it was
+// done before.
+func (db *DB) shut() (again bool, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return true, nil
+	}
+	// The head of an idle ledger is old. What it closes with says when it was
+	// last open, or the next start would take the idle time for a jump of the
+	// clock.
+	if db.failed == nil && !db.idle && db.head.no > 0 && !db.disk.low() && db.clock.now().UnixMilli() > db.head.at {
+		err = db.emptyBatch()
+	}
+	db.closed = true
+	db.ended.Store(true)
+	return false, err
 }
 
 // writable is nil while batches may be written. mu is held.

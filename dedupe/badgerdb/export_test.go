@@ -147,3 +147,10 @@ func (db *DB) LoseBodies() {
 
 // DeadOf is how many dead letters of a target are counted.
 func (db *DB) DeadOf(target string) int64 { return db.sched.DeadOf(target) }
+
+// WithLock calls f while nobody else writes.
+func (db *DB) WithLock(f func() error) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return f()
+}

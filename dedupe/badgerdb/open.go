@@ -448,7 +448,15 @@ func (db *DB) checkHighWater() error {
 }
 
 // view reads from one snapshot. Damage that ends it is counted.
-func (db *DB) view(f func(*badger.Txn) error) error { return db.told(db.kv.View(f)) }
+func (db *DB) view(f func(*badger.Txn) error) error { return db.told(db.read(f)) }
+
+func (db *DB) read(f func(*badger.Txn) error) error {
+	if err := db.readers.enter(); err != nil {
+		return err
+	}
+	defer db.readers.leave()
+	return db.kv.View(f)
+}
 
 // steady is view for what retention may drop: f reads anew, from a newer snapshot,
 // when retention moved its cuts meanwhile. A snapshot does not keep what is dropped,
@@ -457,7 +465,7 @@ func (db *DB) view(f func(*badger.Txn) error) error { return db.told(db.kv.View(
 func (db *DB) steady(f func(*badger.Txn) error) error {
 	for {
 		cuts := db.cuts.Load()
-		err := db.kv.View(f)
+		err := db.read(f)
 		if db.cuts.Load() == cuts {
 			return db.told(err)
 		}

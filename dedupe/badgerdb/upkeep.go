@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
 )
@@ -21,12 +23,15 @@ func (db *DB) Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, 
 	if err != nil {
 		return dedupe.ReplayCount{}, err
 	}
+	if r.DryRun {
+		return db.dryRun(r, refs, next)
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if err := db.writable(); err != nil {
 		return dedupe.ReplayCount{}, err
 	}
-	if err := db.disk.admit(); err != nil && !r.DryRun {
+	if err := db.disk.admit(); err != nil {
 		return dedupe.ReplayCount{}, err
 	}
 	run := &replay{Replay: r, commit: db.begin()}
@@ -37,10 +42,6 @@ func (db *DB) Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, 
 		}
 	}
 	run.count.Next = next
-	if r.DryRun {
-		run.txn.Discard()
-		return run.count, nil
-	}
 	if err := run.keep(); err != nil {
 		run.txn.Discard()
 		return dedupe.ReplayCount{}, err
@@ -49,6 +50,22 @@ func (db *DB) Replay(ctx context.Context, r dedupe.Replay) (dedupe.ReplayCount, 
 		return run.count, db.fail(err)
 	}
 	return run.count, nil
+}
+
+// dryRun counts what Replay would do. Intake does not wait for it.
+func (db *DB) dryRun(r dedupe.Replay, refs []event.Ref, next string) (dedupe.ReplayCount, error) {
+	run := &replay{}
+	err := db.steady(func(txn *badger.Txn) error {
+		run = &replay{Replay: r, commit: &commit{db: db, txn: txn, now: db.clock.now()}}
+		for _, ref := range refs {
+			if err := run.event(ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	run.count.Next = next
+	return run.count, err
 }
 
 // whole waits until every open delivery is known: before that, an operator's
