@@ -85,7 +85,7 @@ type stepped struct {
 	since int
 }
 
-const syncStep = 8 << 20
+const syncStep = 1 << 20
 
 func (s *stepped) Write(p []byte) (int, error) {
 	n, err := s.f.Write(p)
