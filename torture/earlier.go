@@ -20,6 +20,7 @@ type Earlier struct {
 	controls []Result // fault, Seen and Note
 	notes    [][2]string
 	failures []failure
+	mended   []string // lines of what had failed before and was fixed
 }
 
 // failure is a line of what went wrong, and how it is made again.
@@ -74,6 +75,8 @@ func parseReport(text string) (e *Earlier, err error) {
 			e.notes = append(e.notes, [2]string{name, note})
 		case strings.HasPrefix(line, "- ") && part == "Failures":
 			err = e.addFailure(line)
+		case strings.HasPrefix(line, "- ") && part == "Fixed":
+			e.mended = append(e.mended, line)
 		}
 		if err != nil {
 			return nil, err

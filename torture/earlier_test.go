@@ -69,6 +69,29 @@ func TestReportAfter(t *testing.T) {
 	}
 }
 
+// What was fixed once is named in every later report.
+func TestReportAfterFixed(t *testing.T) {
+	t.Parallel()
+	e := earlier(t, earlierResults()...)
+	var b strings.Builder
+	for i, results := range [][]Result{{{Fault: "kill -9", Test: "TestCrashLoop", Seed: 8}}, {{Fault: "none", Test: "TestNone", Seed: 5}}, nil} {
+		b.Reset()
+		rep := Report{Date: time.Unix(0, 0), Commit: strings.Repeat("d", i+1), Tier: "N", Machine: "linux/amd64, 2 cores, go1", Results: results, Earlier: e}
+		err := rep.Write(&b)
+		if err == nil {
+			e, err = parseReport(b.String())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range []string{"-seed 8` passes at d\n", "-seed 5` passes at dd\n"} {
+		if _, after, ok := strings.Cut(b.String(), "## Fixed"); !ok || !strings.Contains(after, line) {
+			t.Errorf("no %q among what was fixed:\n%s", line, b.String())
+		}
+	}
+}
+
 // What was lost stays lost, whatever passes later.
 func TestReportAfterLoss(t *testing.T) {
 	t.Parallel()

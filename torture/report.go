@@ -228,12 +228,19 @@ func (r *Report) failures(b *strings.Builder) {
 		b.WriteString("None.\n")
 	}
 	b.WriteString("\n")
-	if len(fixed) == 0 {
+	var mended []string
+	if r.Earlier != nil {
+		mended = r.Earlier.mended
+	}
+	for _, f := range fixed {
+		mended = append(mended, f.line+" passes at "+r.Commit)
+	}
+	if len(mended) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "## Fixed\n\nFailed in the earlier part, and passes with the same seed at commit %s.\n\n", r.Commit)
-	for _, f := range fixed {
-		b.WriteString(f.line + "\n")
+	b.WriteString("## Fixed\n\nFailed in an earlier part, and passes since with the same seed, at the commit named.\n\n")
+	for _, line := range mended {
+		b.WriteString(line + "\n")
 	}
 	b.WriteString("\n")
 }
