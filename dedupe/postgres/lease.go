@@ -137,6 +137,19 @@ func scanLeases(res pgx.BatchResults, target string) (out []dedupe.Lease, err er
 	return out, err
 }
 
+// releaseSQL locks its rows in order and then changes them. What it changes is
+// joined with what it was given, of which a server knows how much that is: of what
+// was locked it knows nothing, and would read all of it anew for each.
+const releaseSQL = `WITH u AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::bigint[]) u(ref, target, gen, token)),
+	l AS MATERIALIZED (SELECT 1 FROM {s}.pending p JOIN u ON ` + named + ` AND u.gen = p.gen
+		AND u.token IN (p.token, p.begun_token) WHERE p.ref = ANY($1::uuid[]) ORDER BY p.ref, p.target FOR UPDATE OF p)
+	UPDATE {s}.pending p SET
+		owner = CASE WHEN p.token = u.token THEN 0 ELSE owner END, lease_until = CASE WHEN p.token = u.token THEN 0 ELSE lease_until END,
+		next_at = CASE WHEN p.token = u.token THEN due ELSE next_at END,
+		begun = CASE WHEN begun_token = u.token THEN 0 ELSE begun END, begun_by = CASE WHEN begun_token = u.token THEN 0 ELSE begun_by END,
+		begun_token = CASE WHEN begun_token = u.token THEN 0 ELSE begun_token END
+	FROM u WHERE (SELECT count(*) FROM l) > 0 AND ` + named + ` AND u.gen = p.gen AND u.token IN (p.token, p.begun_token) AND p.ref = ANY($1::uuid[])`
+
 // Release gives leases back; while the database is away, as soon as it is back.
 func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
 	ctx, cancel := db.patient(ctx)
@@ -151,15 +164,7 @@ func (db *DB) Release(ctx context.Context, leases ...dedupe.Lease) error {
 		k.refs, k.targets = append(k.refs, l.Delivery.Event), append(k.targets, l.Delivery.Target)
 		gens, tokens = append(gens, int32(l.Delivery.Generation)), append(tokens, int64(l.Token))
 	}
-	_, err := db.pool.Exec(ctx, db.q(`WITH u AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::bigint[]) u(ref, target, gen, token)),
-		l AS (SELECT p.ref, p.target, u.token FROM {s}.pending p JOIN u ON `+named+` AND u.gen = p.gen
-			AND u.token IN (p.token, p.begun_token) WHERE p.ref = ANY($1::uuid[]) ORDER BY p.ref, p.target FOR UPDATE OF p)
-		UPDATE {s}.pending p SET
-			owner = CASE WHEN p.token = u.token THEN 0 ELSE owner END, lease_until = CASE WHEN p.token = u.token THEN 0 ELSE lease_until END,
-			next_at = CASE WHEN p.token = u.token THEN due ELSE next_at END,
-			begun = CASE WHEN begun_token = u.token THEN 0 ELSE begun END, begun_by = CASE WHEN begun_token = u.token THEN 0 ELSE begun_by END,
-			begun_token = CASE WHEN begun_token = u.token THEN 0 ELSE begun_token END
-		FROM l u WHERE `+named+` AND p.ref = ANY($1::uuid[])`), once, k.refs, k.targets, gens, tokens)
+	_, err := db.pool.Exec(ctx, db.q(releaseSQL), once, k.refs, k.targets, gens, tokens)
 	if err != nil {
 		db.owe(err, leases)
 		return fmt.Errorf("release leases: %w", err)
