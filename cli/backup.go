@@ -79,18 +79,20 @@ func (a *app) backup(ctx context.Context, to string) error {
 
 // stepped writes a big file in steps that are each on the disk before the next:
 // what piles up in memory would reach it all at once, and the ledger's own syncs
-// wait behind it.
+// wait behind it. The end is the caller's to sync.
 type stepped struct {
-	f     *os.File
-	since int
+	f        *os.File
+	at, done int64 // written, and of that on the disk
 }
 
 const syncStep = 1 << 20
 
 func (s *stepped) Write(p []byte) (int, error) {
 	n, err := s.f.Write(p)
-	if s.since += n; err == nil && s.since >= syncStep {
-		s.since, err = 0, s.f.Sync()
+	s.at += int64(n)
+	if since := s.at - s.done; err == nil && since >= syncStep {
+		err = writeOut(s.f, s.done, since)
+		s.done = s.at
 	}
 	return n, err
 }
