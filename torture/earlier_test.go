@@ -85,6 +85,9 @@ func TestReportAfterFixed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if head := "commit abc, then d, then dd, then ddd,"; !strings.Contains(b.String(), head) {
+		t.Errorf("no %q in\n%s", head, b.String())
+	}
 	for _, line := range []string{"-seed 8` passes at d\n", "-seed 5` passes at dd\n"} {
 		if _, after, ok := strings.Cut(b.String(), "## Fixed"); !ok || !strings.Contains(after, line) {
 			t.Errorf("no %q among what was fixed:\n%s", line, b.String())

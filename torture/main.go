@@ -334,17 +334,30 @@ func under(root, path string) string {
 
 // NewReport puts a report of the module at root together, as of now.
 func NewReport(root, tier string, started time.Time, results []Result) *Report {
-	commit := "unknown"
-	git := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12")
-	git.Dir = root
-	if out, err := git.Output(); err == nil {
-		commit = strings.TrimSpace(string(out))
-	}
 	now := time.Now()
 	return &Report{
-		Date: now, Took: now.Sub(started), Commit: commit, Tier: tier, Results: results,
+		Date: now, Took: now.Sub(started), Commit: commitOf(root), Tier: tier, Results: results,
 		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
 	}
+}
+
+// commitOf names the commit of the module at root, "-dirty" when anything but an
+// earlier report differs from it.
+func commitOf(root string) string {
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = root
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	commit, err := git("describe", "--always", "--abbrev=12")
+	if err != nil {
+		return "unknown"
+	}
+	if changed, err := git("status", "--porcelain", "--", ".", ":(exclude)docs/torture.md"); err != nil || changed != "" {
+		commit += "-dirty"
+	}
+	return commit
 }
 
 // Save writes the report to a file.

@@ -140,7 +140,10 @@ func (r *Report) Write(w io.Writer) error {
 	took, commit := r.Took, r.Commit
 	if r.Earlier != nil {
 		took += r.Earlier.Took
-		commit = r.Earlier.Commit + ", then " + commit
+		commit = r.Earlier.Commit
+		if !strings.HasSuffix(commit, r.Commit) {
+			commit += ", then " + r.Commit
+		}
 	}
 	fmt.Fprintf(&b, "# Torture report\n\nWritten by the crash suite; do not edit. Tier %s, %s, %s, commit %s, %s.\n\n",
 		r.Tier, r.Date.UTC().Format("2006-01-02 15:04 MST"), took.Round(time.Second), commit, r.Machine)
