@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io/fs"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/event"
@@ -71,8 +69,7 @@ func (c *check) fault(where, what string) {
 // is passed over.
 func (c *check) tables() {
 	for _, info := range c.db.kv.Tables() {
-		path := table.NewFilename(info.ID, ledgerDir(c.db.cfg.Dir))
-		if _, err := verifyTable(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if path, err := c.db.verifyLive(info.ID); err != nil {
 			c.fault(path, err.Error())
 		}
 	}

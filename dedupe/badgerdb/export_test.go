@@ -37,6 +37,9 @@ func (db *DB) Mute() {
 	db.mute = true
 }
 
+// VerifyLive verifies the file of a table, if it is one.
+func (db *DB) VerifyLive(id uint64) error { _, err := db.verifyLive(id); return err }
+
 // Scrub reads all tables once and returns how many are damaged.
 func (db *DB) Scrub(ctx context.Context) int { return db.scrub(ctx, 0) }
 
