@@ -248,7 +248,6 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainTimeout: a request that takes too long is cut, and Serve says so.
 // TestStopUnused: a connection on which nothing was ever sent does not hold up a
 // stop; one that sends its first request during the stop is answered.
 func TestStopUnused(t *testing.T) {
@@ -276,6 +275,7 @@ func TestStopUnused(t *testing.T) {
 	}
 }
 
+// TestDrainTimeout: a request that takes too long is cut, and Serve says so.
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
 	enter, leave := make(chan struct{}), make(chan struct{})

@@ -16,6 +16,9 @@ func TestCommitOf(t *testing.T) {
 	if got := commitOf(dir); got != "unknown" {
 		t.Errorf("outside a repository: %q", got)
 	}
+	if _, err := exec.LookPath("git"); err != nil {
+		return // every tree is unknown there
+	}
 	git := func(args ...string) {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"}, args...)...)

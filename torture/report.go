@@ -233,7 +233,7 @@ func (r *Report) failures(b *strings.Builder) {
 	b.WriteString("\n")
 	var mended []string
 	if r.Earlier != nil {
-		mended = r.Earlier.mended
+		mended = slices.Clone(r.Earlier.mended)
 	}
 	for _, f := range fixed {
 		mended = append(mended, f.line+" passes at "+r.Commit)
