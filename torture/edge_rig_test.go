@@ -249,7 +249,8 @@ func (e *edge) memory() int64 {
 	return kb << 10
 }
 
-// watch samples the peak of memory until its stop is called.
+// watch samples the peak of memory until its stop is called, and once more
+// then: on a busy machine the last tick may be long ago.
 func (e *edge) watch() (stop func() int64) {
 	ctx, cancel := context.WithCancel(e.t.Context())
 	var peak int64
@@ -269,7 +270,7 @@ func (e *edge) watch() (stop func() int64) {
 	return func() int64 {
 		cancel()
 		done.Wait()
-		return peak
+		return max(peak, e.memory())
 	}
 }
 
