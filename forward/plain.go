@@ -163,9 +163,6 @@ func (p *plain) take(ctx context.Context, req *http.Request, t *event.Phases) (*
 			break
 		}
 		if now.Sub(c.since) < idleTimeout && c.alive() {
-			if deadline, ok := ctx.Deadline(); ok {
-				_ = c.SetDeadline(deadline)
-			}
 			return c, nil
 		}
 		c.Close()
@@ -177,9 +174,6 @@ func (p *plain) take(ctx context.Context, req *http.Request, t *event.Phases) (*
 	conn, err := timedDial(ctx, p.dial, host, t)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
 	}
 	return newPlainConn(conn), nil
 }

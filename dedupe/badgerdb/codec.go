@@ -41,12 +41,11 @@ func (e *enc) seal(key []byte, flags byte) []byte {
 // sealBody is the value of a body chunk, compressed where that saves an
 // eighth or more.
 func sealBody(key, chunk []byte) []byte {
-	e := newEnc(len(chunk))
+	e := newEnc(s2.MaxEncodedLen(len(chunk)))
 	if len(chunk) >= 128 {
-		buf := make([]byte, envelopeSize+s2.MaxEncodedLen(len(chunk)))
-		packed := s2.Encode(buf[envelopeSize:], chunk)
+		packed := s2.Encode(e.b[envelopeSize:cap(e.b)], chunk)
 		if len(packed) <= len(chunk)-len(chunk)/8 {
-			e.b = buf[:envelopeSize+len(packed)]
+			e.b = e.b[:envelopeSize+len(packed)]
 			return e.seal(key, flagCompressed)
 		}
 	}

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
@@ -18,14 +20,18 @@ import (
 
 // onWire is the file that remembers which attempts went on the wire, so that
 // one cut by a kill is shown as unknown, not as nothing. It is a table of
-// slots, one per attempt under way, each written with one call before the
-// request is. Nothing is erased when a result is committed: the ledger then
-// counts the attempt, which is how a reader tells that a slot is over.
+// slots, one per attempt under way, each written before the request is. Nothing
+// is erased when a result is committed: the ledger then counts the attempt,
+// which is how a reader tells that a slot is over.
 //
-// A killed process leaves what it wrote with the kernel. For power cuts the
-// file is synced with the high-water mark, as late as that.
+// A killed process leaves what it wrote with the kernel, through a map of the
+// file no less than by a call, which would be one per attempt. For power cuts
+// the file is synced with the high-water mark, as late as that.
 type onWire struct {
 	f *os.File
+
+	mapped sync.RWMutex // held to write for as long as the map goes away
+	mem    []byte       // the first wireFirst slots; nil once closed
 
 	mu    sync.Mutex // guards all below
 	used  map[wireKey]int64
@@ -80,11 +86,14 @@ func openOnWire(dir string) (w *onWire, left []begun, found bool, err error) {
 		w.slots = max(wireFirst, st.Size()/wireSlot)
 		left, err = w.read()
 	}
+	if err == nil {
+		w.mem, err = syscall.Mmap(int(f.Fd()), 0, wireFirst*wireSlot, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	}
 	if err == nil && !found {
 		err = syncDir(dir)
 	}
 	if err != nil {
-		return nil, nil, found, errors.Join(fmt.Errorf("%s: %w", onWirePath(dir), err), f.Close())
+		return nil, nil, found, errors.Join(fmt.Errorf("%s: %w", onWirePath(dir), err), w.close())
 	}
 	return w, left, found, nil
 }
@@ -150,9 +159,37 @@ func (w *onWire) begin(l *dedupe.Lease, at time.Time) error {
 	}
 	w.dirty = true
 	w.mu.Unlock()
-	if _, err := w.f.WriteAt(s[:], slot*wireSlot); err != nil {
+	if err := w.put(slot, &s); err != nil {
 		return fmt.Errorf("note attempt in %s: %w", w.f.Name(), err)
 	}
+	return nil
+}
+
+// put writes a slot. Where the disk can't give or take the page, or somebody
+// has cut the file, a store into the map is a fault, which ends a process
+// unless it is asked for as here.
+func (w *onWire) put(slot int64, s *[wireSlot]byte) (err error) {
+	w.mapped.RLock()
+	defer w.mapped.RUnlock()
+	if w.mem == nil {
+		return os.ErrClosed
+	}
+	at := slot * wireSlot
+	if at >= int64(len(w.mem)) {
+		_, err := w.f.WriteAt(s[:], at)
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = fmt.Errorf("store into its map: %w", syscall.EIO)
+		default:
+			panic(r)
+		}
+	}()
+	copy(w.mem[at:], s[:])
 	return nil
 }
 
@@ -169,7 +206,7 @@ func (w *onWire) end(l *dedupe.Lease, counted bool) {
 	}
 	if !counted {
 		// An error leaves a slot that reads as unknown: the safe side.
-		_, _ = w.f.WriteAt(make([]byte, wireSlot), slot*wireSlot)
+		_ = w.put(slot, new([wireSlot]byte))
 	}
 	w.mu.Lock()
 	w.free = append(w.free, slot)
@@ -179,7 +216,7 @@ func (w *onWire) end(l *dedupe.Lease, counted bool) {
 // forget erases the slots of earlier runs.
 func (w *onWire) forget(left []begun) error {
 	for _, b := range left {
-		if _, err := w.f.WriteAt(make([]byte, wireSlot), b.slot*wireSlot); err != nil {
+		if err := w.put(b.slot, new([wireSlot]byte)); err != nil {
 			return err
 		}
 	}
@@ -203,7 +240,16 @@ func (w *onWire) sync() error {
 	return w.f.Sync()
 }
 
-func (w *onWire) close() error { return w.f.Close() }
+func (w *onWire) close() error {
+	w.mapped.Lock()
+	defer w.mapped.Unlock()
+	if w.mem == nil {
+		return w.f.Close()
+	}
+	mem := w.mem
+	w.mem = nil
+	return errors.Join(syscall.Munmap(mem), w.f.Close())
+}
 
 // Begin notes that an attempt goes on the wire; see dedupe.Dispatch.
 func (db *DB) Begin(_ context.Context, l dedupe.Lease) error {
