@@ -1,11 +1,13 @@
 package badgerdb_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -103,5 +105,35 @@ func TestOnWireMissing(t *testing.T) {
 	}
 	if n := unknown(t, start(t, cfg), refs); n != 0 {
 		t.Errorf("%d attempts are shown as unknown", n)
+	}
+}
+
+// A file that is cut under a running gateway costs it an attempt, not its life:
+// a store into its map is a fault there.
+func TestOnWireCutShort(t *testing.T) {
+	t.Parallel()
+	cfg := small(t.TempDir(), time.Now)
+	db := start(t, cfg)
+	accept(t, db, request("s", "evt_1", "{}", "t"))
+	leases, _, err := db.Lease(t.Context(), "t", 1, time.Hour)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("%d leases, %v", len(leases), err)
+	}
+	path := filepath.Join(cfg.Dir, "onwire")
+	was, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Begin(t.Context(), leases[0]); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), path) {
+		t.Errorf("an attempt begins with %v, want an input/output error that names %s", err, path)
+	}
+	if err := os.Truncate(path, was.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Begin(t.Context(), leases[0]); err != nil {
+		t.Errorf("the file is whole again, and an attempt begins with: %v", err)
 	}
 }
