@@ -116,7 +116,7 @@ func TestEdgeForged(t *testing.T) {
 	if is-was > remembered {
 		t.Errorf("the store grew by %d bytes over %d forged events, want at most %d", is-was, n, remembered)
 	}
-	if after.goroutines > before.goroutines+16 || after.fds > before.fds+16 || after.heap > before.heap*1.1+32<<20 {
+	if after.goroutines > before.goroutines+16 || after.fds > before.fds+16 || after.heap > before.heap*1.1+16<<20 {
 		t.Errorf("before: %v; after: %v", before, after)
 	}
 	status, repeat, _, err := e.bring(e.http, "forged-7", []byte(`{"id":"forged-7"}`))
