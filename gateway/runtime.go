@@ -10,7 +10,7 @@ import (
 // garbage is GOGC: under load the collector runs when that much, in percent of
 // what is in use, has been let go. A gateway holds little and lets go of much:
 // with Go's own 100 the collector, and the giving back and taking again of
-// pages, are a tenth of all processor time. The memory limit bounds it.
+// pages, are up to a tenth of all processor time. The memory limit bounds it.
 const garbage = 200
 
 // tuneRuntime sets the Go runtime's memory limit, how much garbage may lie about
