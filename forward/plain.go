@@ -107,6 +107,7 @@ func (p *plain) roundTrip(req *http.Request, t *event.Phases) (*http.Response, e
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{Conn: c.Conn, Reused: !c.since.IsZero()})
 	}
+	// All that ends an exchange from outside, time-out included, comes this way.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	resp, err := c.exchange(req, t)
 	if err != nil {

@@ -241,7 +241,7 @@ func (r *Report) failures(b *strings.Builder) {
 	if len(mended) == 0 {
 		return
 	}
-	b.WriteString("## Fixed\n\nFailed in an earlier part, and passes since with the same seed, at the commit named.\n\n")
+	b.WriteString("## Fixed\n\nFailed in an earlier part, and passes since with the same seed, at the commit where one is named.\n\n")
 	for _, line := range mended {
 		b.WriteString(line + "\n")
 	}

@@ -30,8 +30,8 @@ import (
 type onWire struct {
 	f *os.File
 
-	mapped sync.RWMutex // held to write for as long as the map goes away
-	mem    []byte       // the first wireFirst slots; nil once closed
+	mem   []byte  // the map of the first wireFirst slots
+	users readers // of mem
 
 	mu    sync.Mutex // guards all below
 	used  map[wireKey]int64
@@ -169,11 +169,10 @@ func (w *onWire) begin(l *dedupe.Lease, at time.Time) error {
 // has cut the file, a store into the map is a fault, which ends a process
 // unless it is asked for as here.
 func (w *onWire) put(slot int64, s *[wireSlot]byte) (err error) {
-	w.mapped.RLock()
-	defer w.mapped.RUnlock()
-	if w.mem == nil {
-		return os.ErrClosed
+	if err := w.users.enter(); err != nil {
+		return err
 	}
+	defer w.users.leave()
 	at := slot * wireSlot
 	if at >= int64(len(w.mem)) {
 		_, err := w.f.WriteAt(s[:], at)
@@ -241,14 +240,12 @@ func (w *onWire) sync() error {
 }
 
 func (w *onWire) close() error {
-	w.mapped.Lock()
-	defer w.mapped.Unlock()
-	if w.mem == nil {
-		return w.f.Close()
+	w.users.end()
+	var err error
+	if w.mem != nil { // it was opened whole
+		err = syscall.Munmap(w.mem)
 	}
-	mem := w.mem
-	w.mem = nil
-	return errors.Join(syscall.Munmap(mem), w.f.Close())
+	return errors.Join(err, w.f.Close())
 }
 
 // Begin notes that an attempt goes on the wire; see dedupe.Dispatch.

@@ -7,8 +7,9 @@ import (
 	"github.com/onceward/onceward/dedupe"
 )
 
-// readers counts who reads without mu. Badger unmaps its files when it is closed,
-// whoever still reads them, and to read them then ends the process.
+// readers counts who uses maps of files without the ledger's mu. Badger unmaps its
+// files when it is closed, whoever still reads them, and to read them then ends the
+// process.
 type readers struct {
 	mu    sync.Mutex // guards ended, and that nobody comes after it
 	ended bool
