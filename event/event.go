@@ -35,8 +35,9 @@ type Field struct {
 	Value string `json:"value"`
 }
 
-// Slice locates an event's bytes in the body of the request that brought it.
-// The body is stored once, under the ref of the request's first new event.
+// Slice locates an event's bytes in what they are stored in: the body of the
+// request that brought it, kept once, under the ref of the request's first new
+// event. A ledger may keep small bodies of requests committed together as one.
 type Slice struct {
 	Request Ref   `json:"request"`
 	Offset  int64 `json:"offset"`

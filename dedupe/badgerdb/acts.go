@@ -38,10 +38,10 @@ type actRecord struct {
 }
 
 func sealActs(key []byte, batch uint64, pack []byte) []byte {
-	e := newEnc(len(pack) + 10)
+	e := enc{make([]byte, 0, len(pack)+10)}
 	e.uint(batch)
 	e.raw(pack)
-	return e.seal(key, 0)
+	return sealCompressed(key, e.b)
 }
 
 func decodeActs(key, val []byte) (r actRecord, err error) {

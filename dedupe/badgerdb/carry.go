@@ -327,11 +327,16 @@ func (x *expiry) payload(key []byte) ([]byte, error) {
 	return unseal(key, val)
 }
 
-// carryBody copies the chunks an event needs.
+// carryBody copies the chunks an event needs, but for one that was copied for the
+// event before it, which has another part of it.
 func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
 	first := ev.Body.Offset / chunkSize
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	for i := first; i <= last; i++ {
+		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
+		if x.chunk == string(key) {
+			continue
+		}
 		from := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
 		payload, err := x.payload(from)
 		if errors.Is(err, dedupe.ErrNotFound) {
@@ -340,14 +345,14 @@ func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
 		if perr := x.db.passOver(ev.Ref, err); perr != nil {
 			return perr
 		}
-		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
 		val := spoiled
 		if err == nil {
-			val = sealBody(key, payload)
+			val = sealCompressed(key, payload)
 		}
 		if err := x.set(key, val); err != nil {
 			return err
 		}
+		x.chunk = string(key)
 		x.db.addBody(key, val)
 		x.carried[x.db.limitOf(&p.class)] += int64(len(key) + len(val))
 	}

@@ -38,18 +38,18 @@ func (e *enc) seal(key []byte, flags byte) []byte {
 	return e.b
 }
 
-// sealBody is the value of a body chunk, compressed where that saves an
-// eighth or more.
-func sealBody(key, chunk []byte) []byte {
-	e := newEnc(s2.MaxEncodedLen(len(chunk)))
-	if len(chunk) >= 128 {
-		packed := s2.Encode(e.b[envelopeSize:cap(e.b)], chunk)
-		if len(packed) <= len(chunk)-len(chunk)/8 {
+// sealCompressed is the value of a payload of some size, compressed where that
+// saves an eighth or more.
+func sealCompressed(key, payload []byte) []byte {
+	e := newEnc(s2.MaxEncodedLen(len(payload)))
+	if len(payload) >= 128 {
+		packed := s2.Encode(e.b[envelopeSize:cap(e.b)], payload)
+		if len(packed) <= len(payload)-len(payload)/8 {
 			e.b = e.b[:envelopeSize+len(packed)]
 			return e.seal(key, flagCompressed)
 		}
 	}
-	e.b = append(e.b, chunk...)
+	e.b = append(e.b, payload...)
 	return e.seal(key, 0)
 }
 

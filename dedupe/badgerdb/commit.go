@@ -98,6 +98,7 @@ type commit struct {
 	events  map[event.Ref]*event.Event
 	tallies map[event.Ref]*pendingTally
 	sources *knownSources // nil: no new one
+	pack    pack          // of bodies, not written yet
 
 	opened  []opened
 	hot     []dedupe.Loaded
@@ -169,7 +170,7 @@ func (c *commit) request(req *dedupe.Request) error {
 		req.Err = fmt.Errorf("%w: about %d bytes, at most %d", dedupe.ErrTooLarge, need, c.db.maxBatch)
 		return nil
 	}
-	if c.size+need > c.db.maxBatch {
+	if c.size+int64(len(c.pack.b))+need > c.db.maxBatch {
 		if err := c.commit(); err != nil {
 			return err
 		}
@@ -261,7 +262,7 @@ func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 	if err != nil {
 		return err
 	}
-	var bodyRef event.Ref
+	var at event.Slice // where the body stands
 	for i := range ds {
 		d := &ds[i]
 		if d.Verdict != dedupe.New {
@@ -270,15 +271,16 @@ func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 			}
 			continue
 		}
-		if bodyRef.IsZero() {
-			bodyRef = d.Event.Ref
-			if err := c.body(cl, bodyRef, req.Body); err != nil {
+		if at.Request.IsZero() {
+			if at, err = c.body(cl, d.Event.Ref, req.Body); err != nil {
 				return err
 			}
 		}
-		d.Event.Body.Request = bodyRef
+		part := slice(req.Body, d.Event.Body)
+		d.Event.Body.Request = at.Request
+		d.Event.Body.Offset += at.Offset
 		d.Event.Answer = req.Answer
-		if err := c.accept(cl, d, req.Body); err != nil {
+		if err := c.accept(cl, d, part); err != nil {
 			return err
 		}
 		req.Outcomes[i] = dedupe.Outcome{Verdict: dedupe.New, Ref: d.Event.Ref, ID: d.Event.ID, Answer: req.Answer, Flags: d.Event.Flags}
@@ -291,15 +293,31 @@ func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 	return nil
 }
 
-// body writes a request's bytes: with the batch, or ahead of it.
-func (c *commit) body(cl class, ref event.Ref, body []byte) error {
-	t := cl.bodyT(ref)
-	if int64(len(body)) > c.db.ahead {
-		return c.bodyAhead(cl, ref, body)
+// body writes a request's bytes: with the batch, or ahead of it. It returns where
+// they stand.
+func (c *commit) body(cl class, ref event.Ref, body []byte) (at event.Slice, err error) {
+	if offset, ok := c.pack.add(cl, ref, body); ok {
+		return event.Slice{Request: c.pack.ref, Offset: offset}, nil
 	}
+	if err := c.putPack(); err != nil {
+		return at, err
+	}
+	at.Request = ref
+	if c.pack.begin(cl, ref, body) {
+		return at, nil
+	}
+	if int64(len(body)) > c.db.ahead {
+		return at, c.bodyAhead(cl, ref, body)
+	}
+	return at, c.putBody(cl, ref, body)
+}
+
+// putBody writes bytes under the ref of the first event that has some of them.
+func (c *commit) putBody(cl class, ref event.Ref, body []byte) error {
+	t := cl.bodyT(ref)
 	for i := 0; i*chunkSize < len(body); i++ {
 		key := bodyKey(cl.n, t, ref, uint16(i))
-		val := sealBody(key, chunk(body, i))
+		val := sealCompressed(key, chunk(body, i))
 		if err := c.set(key, val); err != nil {
 			return err
 		}
@@ -321,7 +339,7 @@ func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
 	room := c.db.maxBatch
 	for i := 0; i*chunkSize < len(body); i++ {
 		key := bodyKey(cl.n, t, ref, uint16(i))
-		val := sealBody(key, chunk(body, i))
+		val := sealCompressed(key, chunk(body, i))
 		c.db.addBody(key, val)
 		if room -= int64(len(val)); room < 0 {
 			dedupe.Failpoint("ahead.chunk")
@@ -343,7 +361,7 @@ func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
 
 // accept writes a new event, its index entries and its claims, and notes its
 // deliveries.
-func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
+func (c *commit) accept(cl class, d *dedupe.Decision, part []byte) error {
 	ev := d.Event
 	t := cl.metaT(ev.Ref)
 	key := eventKey(cl.n, t, subEvent, ev.Ref)
@@ -392,7 +410,7 @@ func (c *commit) accept(cl class, d *dedupe.Decision, body []byte) error {
 		c.opened = append(c.opened, opened{name, entry})
 	}
 	if len(ev.Targets) > 0 {
-		c.hot = append(c.hot, dedupe.Loaded{Event: &ev, Body: slice(body, ev.Body)})
+		c.hot = append(c.hot, dedupe.Loaded{Event: &ev, Body: part})
 	}
 	return nil
 }
@@ -494,6 +512,9 @@ func (c *commit) tallyKey(ref event.Ref) ([]byte, error) {
 
 // commit writes tallies and head, syncs, and only then tells the schedule.
 func (c *commit) commit() error {
+	if err := c.putPack(); err != nil {
+		return err
+	}
 	for _, t := range c.tallies {
 		if err := c.set(t.key, t.seal(t.key)); err != nil {
 			return err

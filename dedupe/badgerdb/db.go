@@ -119,6 +119,7 @@ type DB struct {
 	clock    clock
 	sched    *dedupe.Schedule
 	hot      *hotCache
+	chunks   chunkCache
 	disk     *diskGuard
 	high     *highWater
 	wal      *wal // under mu

@@ -14,7 +14,8 @@
 //     remembers the newest head: a ledger that ends before it is damaged.
 //   - Space comes back by dropping whole time buckets, never by TTL alone.
 //   - Badger's compression is off, because a flipped bit in a compressed
-//     table reads as absence; bodies are compressed inside the value.
+//     table reads as absence; bodies and acts are compressed inside the value,
+//     those of a batch together.
 //
 // # Directory
 //
@@ -40,7 +41,8 @@
 //	e <C> <T> s <ref 16> <target>          state of a delivery (absent: as its first attempt left it, or pending)
 //	e <C> <T> r <ref 16>                   tally of repeats and conflicts
 //	e <C> <T> f <target> 00 <ref 16>       dead delivery; holds its order where others wait for it
-//	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref
+//	b <C> <T> <ref 16> <chunk 2>           body of the request whose first event is ref, or several small ones, of it and of
+//	                                       those after it in the batch
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4>                      attempt
 //	a <C> <T> <ref 16> <target> 00 <gen 2> <number 4> <batch 8> <n 2>      attempt whose lease was lost
 //	u 0 <T> <writer 8> <index 8>           acts of one batch, the first of them with index; T as of heads
@@ -53,7 +55,7 @@
 //
 //	version 1 | flags 1 | crc32c 4 over key, flags and payload | payload
 //
-// Flag 1 says the payload is s2-compressed (bodies only). Numbers in payloads
+// Flag 1 says the payload is s2-compressed (bodies, acts and answers). Numbers in payloads
 // are varints, strings and byte strings carry their length before them. Of the
 // records that never change (event, attempt) the payload begins with the
 // number of the batch that wrote them; heads hold, per bucket, their count and

@@ -84,7 +84,7 @@ func samples() map[string]record {
 	key = carriedKey(ref)
 	put("carried", key, sealCarried(key, carried{class: 1, eventT: 1240, bodyT: 1241}))
 	key = bodyKey(1, 1239, first, 0)
-	put("body", key, sealBody(key, []byte(strings.Repeat("abcd", 100))))
+	put("body", key, sealCompressed(key, []byte(strings.Repeat("abcd", 100))))
 	key = append(indexPrefix(1, 1239, "stripe", "evt_1"), ref[:]...)
 	put("index", key, newEnc(0).seal(key, 0))
 	key = deadKey(1, 1239, "billing", ref)
@@ -98,7 +98,7 @@ func samples() map[string]record {
 	key = syncKey(20717, sk.Key)
 	put("synckey", key, seal(key, func(e *enc) { encodeSyncKey(e, 9, &sk) }))
 	key = spoolKey(20717, sk.Key, 3, 1)
-	put("syncchunk", key, sealBody(key, []byte("short")))
+	put("syncchunk", key, sealCompressed(key, []byte("short")))
 	put("class", classMetaKey(1), c.seal(classMetaKey(1)))
 	own := class{n: 2, own: "stripe", keep: dedupe.Retention{Body: time.Hour, Meta: 2 * time.Hour, Audit: 3 * time.Hour}, body: 10, meta: 20, audit: 30}
 	put("class-own", classMetaKey(2), own.seal(classMetaKey(2)))

@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -144,15 +145,7 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	var out []byte
 	for i := first; i <= last; i++ {
-		key := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
-		val, err := get(txn, key)
-		if errors.Is(err, dedupe.ErrNotFound) {
-			return nil, damaged(key, fmt.Sprintf("chunk %d is missing", i))
-		}
-		if err != nil {
-			return nil, err
-		}
-		chunk, err := unseal(key, val)
+		chunk, err := db.chunk(txn, bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i)), ev.Body.Length)
 		if err != nil {
 			return nil, err
 		}
@@ -162,12 +155,37 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 		}
 		out = append(out, chunk...)
 	}
-	from := ev.Body.Offset - first*chunkSize
-	if from+ev.Body.Length > int64(len(out)) {
+	from, whole := ev.Body.Offset-first*chunkSize, int64(len(out))
+	if from+ev.Body.Length > whole {
 		return nil, fmt.Errorf("%w: body of event %s is shorter than it was", dedupe.ErrDamaged, ev.Ref)
 	}
 	out = out[from : from+ev.Body.Length]
-	return out, checkBody(ev, out)
+	if err := checkBody(ev, out); err != nil {
+		return nil, err
+	}
+	if ev.Body.Length < whole {
+		out = bytes.Clone(out) // and not keep all of it in memory
+	}
+	return out, nil
+}
+
+// chunk reads one chunk of a body, of which length bytes at most are wanted.
+func (db *DB) chunk(txn *badger.Txn, key []byte, length int64) ([]byte, error) {
+	if b, ok := db.chunks.get(key); ok {
+		return b, nil
+	}
+	val, err := get(txn, key)
+	if errors.Is(err, dedupe.ErrNotFound) {
+		return nil, damaged(key, "missing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := unseal(key, val)
+	if err == nil && length < int64(len(b)) {
+		db.chunks.put(key, b)
+	}
+	return b, err
 }
 
 func checkBody(ev *event.Event, body []byte) error {

@@ -44,7 +44,7 @@ func (c *commit) step(s *dedupe.KeyStep, refused error) error {
 	}
 	if s.Kind == dedupe.StepSpool && s.Verdict == dedupe.KeyDone {
 		key := spoolKey(stood[s.Key], s.Key, s.Token, s.Chunk)
-		return c.set(key, sealBody(key, s.Data))
+		return c.set(key, sealCompressed(key, s.Data))
 	}
 	for _, a := range s.Acts() {
 		c.record(a)
@@ -115,7 +115,7 @@ func (c *commit) spoolAll(rec *dedupe.SyncKey, p uint32) error {
 	ahead := int64(len(body)) > c.db.ahead
 	for n := 0; n*chunkSize < len(body); n++ {
 		key := spoolKey(p, rec.Key, rec.Token, n)
-		val := sealBody(key, chunk(body, n))
+		val := sealCompressed(key, chunk(body, n))
 		if !ahead {
 			if err := c.set(key, val); err != nil {
 				return err
