@@ -141,6 +141,7 @@ func (c *commit) reset() {
 		db: c.db, txn: c.db.kv.NewTransaction(true), now: c.db.clock.now(),
 		claims: map[dedupe.Key]dedupe.Claim{}, events: map[event.Ref]*event.Event{},
 		tallies: map[event.Ref]*pendingTally{},
+		pack:    pack{b: c.db.packed[:0]},
 	}
 	c.head = head{no: c.db.head.no + 1, prev: c.db.head.hash, writer: c.db.writer, at: c.now.UnixMilli(),
 		events: c.db.events, acts: c.db.nextAct, low: c.db.head.low}

@@ -141,6 +141,7 @@ type DB struct {
 	events     uint64
 	nextAct    uint64            // index of the writer's next act
 	pack       dedupe.ActPack    // of the transaction being put together
+	packed     []byte            // for the bodies of its packs, one after the other
 	sealed     map[uint64]uint64 // by writer: acts before it may be dropped
 	bodies     map[partKey]int64 // bytes per bucket, when they are limited
 	limits     map[string]int64  // of bodies, by source

@@ -41,7 +41,7 @@ func (p *pack) begin(cl class, ref event.Ref, body []byte) bool {
 	if !packs(&cl, body) {
 		return false
 	}
-	p.class, p.ref, p.b = cl, ref, append(p.b, body...)
+	p.class, p.ref, p.b = cl, ref, append(p.b[:0], body...)
 	return true
 }
 
@@ -62,7 +62,8 @@ func (c *commit) putPack() error {
 	if len(p.b) == 0 {
 		return nil
 	}
-	err := c.putBody(p.class, p.ref, p.b)
+	err := c.putBody(p.class, p.ref, p.b) // which copies them
+	c.db.packed = p.b
 	p.b = p.b[:0]
 	return err
 }
