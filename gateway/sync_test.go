@@ -309,6 +309,45 @@ max_spool = "1MiB"`, ""), Options{})
 	}
 }
 
+// A request that takes no part in deduplication ends at the target when its caller
+// leaves, with a body or without.
+func TestSyncCallerLeaves(t *testing.T) {
+	begun, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		begun <- struct{}{}
+		<-req.Context().Done()
+		ended <- struct{}{}
+	}))
+	defer srv.Close()
+	r := run(t, base(t.TempDir())+syncSource(srv.URL, "", ""), Options{})
+	for _, method := range []string{http.MethodGet, http.MethodPut} {
+		ctx, leave := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, method, r.base()+"/", strings.NewReader(map[string]string{http.MethodPut: "x"}[method]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = shop.Clone()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			if resp, err := r.client.Do(req); err == nil {
+				resp.Body.Close()
+				t.Errorf("%s: answered %d", method, resp.StatusCode)
+			}
+		}()
+		<-begun
+		leave()
+		<-gone
+		select {
+		case <-ended:
+		case <-time.After(3 * time.Second): // the target's own time-out is 5 s
+			t.Errorf("%s: the target is not told that the caller has left", method)
+			<-ended
+		}
+	}
+}
+
 // A stop waits for calls whose callers have left, and stores their answers.
 func TestSyncDrain(t *testing.T) {
 	b, url := bank(t)

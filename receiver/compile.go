@@ -26,6 +26,7 @@ type generation struct {
 	sources []*compiled
 	byPath  map[string]*compiled // both forms of the path
 	trusted []netip.Prefix
+	sync    bool // one of the sources at least is synchronous
 }
 
 // compiled is a source with every default filled in and every list prepared.
@@ -89,6 +90,7 @@ func (r *Receiver) compile(sources []*Source, trusted []netip.Prefix) (*generati
 		names[c.name] = true
 		gen.byPath[c.path], gen.byPath[c.path+"/"] = c, c
 		gen.sources = append(gen.sources, c)
+		gen.sync = gen.sync || c.sync != nil
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

@@ -46,6 +46,10 @@
 // connection without an answer, as net/http does; a body that takes too long
 // is answered with 408.
 //
+// A sender that hangs up before its answer changes nothing: what was received is
+// admitted, and its redelivery is a repeat. Only a synchronous route asks whether
+// its caller is still there.
+//
 // Echo routes requests to sources and does nothing else; nothing of an
 // echo.Context leaves the adapter in edge.go.
 package receiver

@@ -21,15 +21,25 @@ const spoiled = "\n\x00:\r\n\r\n"
 type framed struct {
 	net.Conn
 	framing framing
-	busy    bool   // of the limiter that it came from
-	spoil   string // what is left of spoiled
+	deaf    func() bool // nobody wants to know of a sender that hangs up before its answer; nil is never
+	busy    bool        // of the limiter that it came from
+	spoil   string      // what is left of spoiled
 	bad     bool
 }
 
 // Read passes on what came, up to the line end that must not be.
+//
+// While a request is answered net/http has a goroutine read one byte more, to end
+// the request's context with its sender's connection. Where that makes no
+// difference it is told at once that there is none, which ends that goroutine: it,
+// two settings of a deadline and a read that finds nothing are a thirtieth of what
+// an event costs.
 func (c *framed) Read(p []byte) (int, error) {
 	if c.bad {
 		return c.spoilt(p), nil
+	}
+	if len(p) == 1 && c.framing.between() && c.deaf != nil && c.deaf() {
+		return 0, nil
 	}
 	n, err := c.Conn.Read(p)
 	if !framingGuard {
@@ -73,6 +83,7 @@ const maxPrefix = 64
 // framing follows the requests of one connection. The zero value stands at
 // the start of the first.
 type framing struct {
+	begun  bool  // a request line was seen
 	opaque bool  // nothing is looked at any more: the connection ends with this request
 	body   int64 // bytes of a body still to come
 
@@ -124,6 +135,11 @@ func (f *framing) scan(p []byte) (ok int) {
 	return len(p)
 }
 
+// between reports whether a request is whole and nothing of another has come.
+func (f *framing) between() bool {
+	return f.begun && !f.opaque && !f.inBlock && f.body == 0 && f.n == 0
+}
+
 // keep remembers what endLine needs of a part of a line.
 func (f *framing) keep(b []byte) {
 	if len(b) == 0 {
@@ -156,7 +172,7 @@ func (f *framing) endLine() bool {
 	ok := true
 	switch {
 	case !f.inBlock:
-		f.inBlock, f.old = true, string(f.tail[:]) != "HTTP/1.1\r"
+		f.begun, f.inBlock, f.old = true, true, string(f.tail[:]) != "HTTP/1.1\r"
 	case len(line) == 0:
 		f.endBlock()
 	case line[0] == ' ' || line[0] == '\t':

@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // framingCases are header blocks and whether they may pass.
@@ -188,5 +191,114 @@ func BenchmarkFraming(b *testing.B) {
 		if f.scan(text) < len(text) {
 			b.Fatal("refused")
 		}
+	}
+}
+
+// readsConn counts the reads of a connection.
+type readsConn struct {
+	net.Conn
+	reads atomic.Int32
+}
+
+func (c *readsConn) Read(p []byte) (int, error) {
+	c.reads.Add(1)
+	return c.Conn.Read(p)
+}
+
+// readsListener gives out the connections it counts.
+type readsListener struct {
+	net.Listener
+	conns chan *readsConn
+}
+
+func (l *readsListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &readsConn{Conn: conn}
+	l.conns <- c
+	return c, nil
+}
+
+// While a request is answered its connection is read only where somebody wants to
+// know of a sender that hangs up; the requests after it are read all the same, also
+// those that came with it.
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	for _, deaf := range []bool{true, false} {
+		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
+			t.Parallel()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted := &readsListener{ln, make(chan *readsConn, 1)}
+			entered, left := make(chan struct{}), make(chan bool, 1)
+			srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				body, err := io.ReadAll(req.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				if string(body) == "wait" {
+					c := <-counted.conns
+					reads := c.reads.Load()
+					close(entered)
+					hung := false
+					select {
+					case <-req.Context().Done():
+						hung = true
+					case <-time.After(300 * time.Millisecond):
+					}
+					if more := c.reads.Load() - reads; deaf && more != 0 {
+						t.Errorf("%d reads while the request is answered", more)
+					}
+					left <- hung
+				}
+				_, _ = w.Write(body)
+			})}
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(newLimiter(counted, 8, func() bool { return deaf })) }()
+			defer func() {
+				srv.Close()
+				<-served
+			}()
+
+			conn, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			post := func(body string) string {
+				return fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			}
+			r := bufio.NewReader(conn)
+			for _, batch := range [][]string{{"one"}, {""}, {"two", "three", ""}, {"four"}} {
+				for i, body := range batch {
+					batch[i] = post(body)
+				}
+				if _, err := io.WriteString(conn, strings.Join(batch, "")); err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range batch {
+					resp, err := http.ReadResponse(r, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, err := io.ReadAll(resp.Body)
+					if err != nil || !strings.HasSuffix(want, "\r\n\r\n"+string(got)) {
+						t.Errorf("answer %q, %v to %q", got, err, want)
+					}
+				}
+			}
+			if _, err := io.WriteString(conn, post("wait")); err != nil {
+				t.Fatal(err)
+			}
+			<-entered
+			conn.Close()
+			if noticed := <-left; noticed == deaf {
+				t.Errorf("the sender hung up, noticed: %v", noticed)
+			}
+		})
 	}
 }

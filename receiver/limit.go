@@ -27,6 +27,7 @@ const (
 type limiter struct {
 	net.Listener
 	slots chan struct{}
+	deaf  func() bool // of its connections
 	once  sync.Once
 	done  chan struct{} // closed by Close
 	until time.Time     // when accepting ends; read after done
@@ -36,8 +37,8 @@ type limiter struct {
 	silent map[net.Conn]struct{} // connections before the first byte of a request
 }
 
-func newLimiter(ln net.Listener, n int) *limiter {
-	return &limiter{Listener: ln, slots: make(chan struct{}, n), done: make(chan struct{}), silent: map[net.Conn]struct{}{}}
+func newLimiter(ln net.Listener, n int, deaf func() bool) *limiter {
+	return &limiter{Listener: ln, slots: make(chan struct{}, n), deaf: deaf, done: make(chan struct{}), silent: map[net.Conn]struct{}{}}
 }
 
 // Accept waits for a slot, then for a connection.
@@ -46,7 +47,7 @@ func (l *limiter) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &framed{Conn: conn}, nil
+	return &framed{Conn: conn, deaf: l.deaf}, nil
 }
 
 // take is Accept with the connection as it came.

@@ -99,7 +99,7 @@ func (s *secure) shake(ctx context.Context, conn net.Conn) {
 	h2 := c.ConnectionState().NegotiatedProtocol == "h2"
 	var out net.Conn = c
 	if !h2 {
-		out = &framed{Conn: c, busy: true} // from now on track counts
+		out = &framed{Conn: c, deaf: s.deaf, busy: true} // from now on track counts
 	}
 	select {
 	case s.ready <- out:

@@ -28,7 +28,7 @@ const maxAnswer = maxAdmission + 10*time.Second
 // way are answered. Those that take longer than the drain time-out are cut,
 // which is an error. Serve closes ln.
 func (r *Receiver) Serve(ctx context.Context, ln net.Listener) error {
-	limited := newLimiter(ln, r.cfg.MaxConns)
+	limited := newLimiter(ln, r.cfg.MaxConns, func() bool { return !r.gen.Load().sync })
 	defer ln.Close() // an error of the server may have left it open
 	srv := &http.Server{
 		ConnState:         limited.track,
