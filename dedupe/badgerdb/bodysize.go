@@ -155,8 +155,11 @@ func (db *DB) countClass(ctx context.Context, txn *badger.Txn, class uint8, size
 }
 
 // addBody counts a body that is written. mu is held.
-func (db *DB) addBody(key, val []byte) {
+func (db *DB) addBody(key, val []byte) { db.growBody(key, int64(len(key)+len(val))) }
+
+// growBody counts n bytes more under the key of a body. mu is held.
+func (db *DB) growBody(key []byte, n int64) {
 	if c := db.class(key[1]); db.counted(&c) {
-		db.bodies[partKey{kindBody, key[1], bucketNumber(key)}] += int64(len(key) + len(val))
+		db.bodies[partKey{kindBody, key[1], bucketNumber(key)}] += n
 	}
 }

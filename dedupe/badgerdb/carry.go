@@ -1,8 +1,8 @@
 package badgerdb
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -51,6 +51,13 @@ func (x *expiry) openRefs() ([]event.Ref, error) {
 // none is left or the round has had its time. It reports whether there is
 // anything to commit or left: then the buckets stay for another round.
 func (x *expiry) copy(refs []event.Ref) (copied bool, err error) {
+	if copied, err = x.copySome(refs); err == nil {
+		err = x.putPart()
+	}
+	return copied, err
+}
+
+func (x *expiry) copySome(refs []event.Ref) (copied bool, err error) {
 	for _, p := range x.db.claims {
 		if p >= x.next.claims {
 			break
@@ -167,12 +174,12 @@ func (x *expiry) copyBody(ref event.Ref) (bool, error) {
 	}
 	to.bodyT = uint32(x.now / c.body)
 	x.copied[ref] = partKey{kindBody, c.n, to.bodyT}
-	if err := x.carryBody(&ev, p, to.bodyT); err != nil {
+	if err := x.carryBody(&ev, p, to); err != nil {
 		return false, err
 	}
 	x.out.Carried++
 	dedupe.Failpoint("expire.carry")
-	return true, x.set(carriedKey(ref), sealCarried(carriedKey(ref), to))
+	return true, nil
 }
 
 // pointer is where an event's carried records stand.
@@ -327,34 +334,103 @@ func (x *expiry) payload(key []byte) ([]byte, error) {
 	return unseal(key, val)
 }
 
-// carryBody copies the chunks an event needs, but for one that was copied for the
-// event before it, which has another part of it.
-func (x *expiry) carryBody(ev *event.Event, p place, to uint32) error {
+// part is a chunk being put together in the bucket it is carried to, of what open
+// events have of it. The bytes of others stay behind: zeros stand for them.
+type part struct {
+	class class
+	key   []byte // nil: none
+	from  []byte // the chunk as it stood; nil when it can't be read, and fault says why
+	fault error
+	b     []byte // what is carried of it
+	was   int64  // what an earlier round or run has written of it takes
+	whose []placed
+}
+
+// placed is an event and where it stands once a part is written.
+type placed struct {
+	ref event.Ref
+	at  carried
+}
+
+// carryBody takes an event's bytes into the parts they stand in, and with the last
+// of these says where they are.
+func (x *expiry) carryBody(ev *event.Event, p place, to carried) error {
 	first := ev.Body.Offset / chunkSize
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	for i := first; i <= last; i++ {
-		key := bodyKey(p.class.n, to, ev.Body.Request, uint16(i))
-		if x.chunk == string(key) {
-			continue
+		key := bodyKey(p.class.n, to.bodyT, ev.Body.Request, uint16(i))
+		if !bytes.Equal(key, x.part.key) {
+			if err := x.beginPart(p.class, key, bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))); err != nil {
+				return err
+			}
 		}
-		from := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
-		payload, err := x.payload(from)
-		if errors.Is(err, dedupe.ErrNotFound) {
-			err = damaged(from, fmt.Sprintf("chunk %d is missing", i))
-		}
-		if perr := x.db.passOver(ev.Ref, err); perr != nil {
-			return perr
-		}
-		val := spoiled
-		if err == nil {
-			val = sealCompressed(key, payload)
-		}
-		if err := x.set(key, val); err != nil {
+		if err := x.db.passOver(ev.Ref, x.part.fault); err != nil {
 			return err
 		}
-		x.chunk = string(key)
-		x.db.addBody(key, val)
-		x.carried[x.db.limitOf(&p.class)] += int64(len(key) + len(val))
+		x.part.take(ev.Body.Offset-i*chunkSize, ev.Body.Length)
+	}
+	x.part.whose = append(x.part.whose, placed{ev.Ref, to})
+	return nil
+}
+
+// beginPart writes the part before and begins one of a chunk.
+func (x *expiry) beginPart(c class, key, from []byte) error {
+	if err := x.putPart(); err != nil {
+		return err
+	}
+	p := part{class: c, key: key}
+	switch p.from, p.fault = x.payload(from); {
+	case errors.Is(p.fault, dedupe.ErrNotFound):
+		p.fault = damaged(from, "missing")
+	case p.fault != nil && !errors.Is(p.fault, dedupe.ErrDamaged):
+		return p.fault
+	}
+	p.b = make([]byte, len(p.from))
+	switch val, err := get(x.txn, key); {
+	case err == nil:
+		p.was = int64(len(key) + len(val))
+		if there, err := unseal(key, val); err == nil {
+			copy(p.b, there)
+		}
+	case !errors.Is(err, dedupe.ErrNotFound):
+		return err
+	}
+	x.part = p
+	return nil
+}
+
+// take takes the bytes from offset on, as many of them as the chunk has.
+func (p *part) take(offset, length int64) {
+	n := int64(len(p.from))
+	from, to := min(max(offset, 0), n), min(max(offset+length, 0), n)
+	copy(p.b[from:to], p.from[from:to])
+}
+
+// putPart writes the part, and then where its events stand: a run that is cut
+// between the two copies again.
+func (x *expiry) putPart() error {
+	p := x.part
+	x.part = part{}
+	if p.key == nil {
+		return nil
+	}
+	val := spoiled
+	if p.fault == nil {
+		val = sealCompressed(p.key, p.b)
+	}
+	if p.fault == nil || p.was == 0 { // what others have of it stays
+		if err := x.set(p.key, val); err != nil {
+			return err
+		}
+		n := int64(len(p.key)+len(val)) - p.was
+		x.db.growBody(p.key, n)
+		x.carried[x.db.limitOf(&p.class)] += n
+	}
+	for _, w := range p.whose {
+		key := carriedKey(w.ref)
+		if err := x.set(key, sealCarried(key, w.at)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -76,7 +76,6 @@ type sweep struct {
 	seek    []byte                // in the bucket of claims whose open ones are being carried
 	claims  map[uint32]bool       // buckets of which all were
 	copied  map[event.Ref]partKey // the buckets that have bodies of open events by now
-	chunk   string                // key of the one copied last
 	cut     map[limited]bool      // what went by its size
 	carried map[limited]int64     // bytes of bodies
 }
@@ -131,6 +130,7 @@ type expiry struct {
 
 	txn  *badger.Txn
 	size int64
+	part part // being copied; none between rounds
 }
 
 // deadLetter names a dead delivery.

@@ -1,6 +1,7 @@
 package badgerdb_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"github.com/klauspost/compress/s2"
 
 	"github.com/onceward/onceward/dedupe"
 	"github.com/onceward/onceward/dedupe/ledgertest"
@@ -148,62 +150,110 @@ func TestSharedBodyDamaged(t *testing.T) {
 	}
 }
 
-// What an open event shares with others is carried for it, once, and what it takes
-// is counted as it is after a restart.
-func TestSharedBodyCarried(t *testing.T) {
-	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	db := unattended(t, clock, 24*time.Hour, 0)
-	limits := map[string]int64{"s": 1 << 30}
-	db.LimitBodies(limits)
-	const n = 20
-	var reqs []*dedupe.Request
-	for i := range n {
-		reqs = append(reqs, request("s", fmt.Sprint("evt_", i), text(i, 1000), "t"))
-	}
-	accept(t, db, reqs...)
-	home := db.BodySizes()["s"]
-	leases, _, err := db.Lease(t.Context(), "t", n, time.Hour)
-	if err != nil || len(leases) != n {
-		t.Fatalf("leased %d, %v", len(leases), err)
-	}
-	open := map[event.Ref]bool{}
-	for i, l := range leases {
-		r := &dedupe.Result{Lease: l, State: event.Delivered, Attempt: event.Attempt{
-			Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: clock.Now(), Status: 200, Outcome: event.Outcome2xx, State: event.Delivered}}
-		if i%5 == 2 {
-			open[l.Delivery.Event] = true
-			r.State, r.Attempt.State, r.Attempt.Status, r.Attempt.Outcome = event.Pending, event.Pending, 503, event.Outcome5xx
-		}
-		if err := db.Commit(t.Context(), &dedupe.Batch{Results: []*dedupe.Result{r}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for day := range 3 { // carried again and again
-		clock.Advance(48 * time.Hour)
-		if _, err := db.Expire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for i, r := range reqs {
-			b, err := db.Body(t.Context(), r.Outcomes[0].Ref)
-			if !open[r.Outcomes[0].Ref] {
-				if !errors.Is(err, dedupe.ErrPruned) {
-					t.Errorf("day %d, event %d: %v, want ErrPruned", day, i, err)
-				}
-			} else if err != nil || string(b) != text(i, 1000) {
-				t.Errorf("day %d, event %d: %q, %v", day, i, b, err)
-			}
-		}
-		if got := db.BodySizes()["s"]; got != home {
-			t.Errorf("day %d: bodies take %d bytes, want %d as at home", day, got, home)
-		}
-	}
-	if err := db.Close(); err != nil {
+// storedBodies are the bytes that a closed ledger has under bodies.
+func storedBodies(t *testing.T, dir string) (all []byte) {
+	t.Helper()
+	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(dir, "ledger")).WithCompression(options.None).WithLogger(nil))
+	if err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, db.cfg)
-	again.LimitBodies(limits)
-	if got := again.BodySizes()["s"]; got != home {
-		t.Errorf("after a restart: bodies take %d bytes, want %d", got, home)
+	err = kv.View(func(txn *badger.Txn) error {
+		opt := badger.DefaultIteratorOptions
+		opt.Prefix = []byte("b")
+		it := txn.NewIterator(opt)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			val, err := it.Item().ValueCopy(nil)
+			if err != nil {
+				return err
+			}
+			b := val[6:]
+			if val[1] == 1 {
+				if b, err = s2.Decode(nil, b); err != nil {
+					return err
+				}
+			}
+			all = append(all, b...)
+		}
+		return nil
+	})
+	if err := errors.Join(err, kv.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Of what an open event shares with others its own bytes alone are carried, also
+// over several rounds, and what they take is counted as it is after a restart.
+func TestSharedBodyCarried(t *testing.T) {
+	for _, hold := range []time.Duration{0, time.Hour} {
+		t.Run(fmt.Sprint(hold), func(t *testing.T) {
+			clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+			db := unattended(t, clock, 24*time.Hour, 0)
+			db.Hold(hold) // a round copies one body, or all
+			limits := map[string]int64{"s": 1 << 30}
+			db.LimitBodies(limits)
+			const n = 20
+			var reqs []*dedupe.Request
+			for i := range n {
+				reqs = append(reqs, request("s", fmt.Sprint("evt_", i), text(i, 1000), "t"))
+			}
+			accept(t, db, reqs...)
+			home := db.BodySizes()["s"]
+			leases, _, err := db.Lease(t.Context(), "t", n, time.Hour)
+			if err != nil || len(leases) != n {
+				t.Fatalf("leased %d, %v", len(leases), err)
+			}
+			open := map[event.Ref]bool{}
+			for i, l := range leases {
+				r := &dedupe.Result{Lease: l, State: event.Delivered, Attempt: event.Attempt{
+					Event: l.Delivery.Event, Target: "t", Number: 1, StartedAt: clock.Now(), Status: 200, Outcome: event.Outcome2xx, State: event.Delivered}}
+				if i%5 == 2 {
+					open[l.Delivery.Event] = true
+					r.State, r.Attempt.State, r.Attempt.Status, r.Attempt.Outcome = event.Pending, event.Pending, 503, event.Outcome5xx
+				}
+				if err := db.Commit(t.Context(), &dedupe.Batch{Results: []*dedupe.Result{r}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var size int64
+			for day := range 3 { // carried again and again
+				clock.Advance(48 * time.Hour)
+				if _, err := db.Expire(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for i, r := range reqs {
+					b, err := db.Body(t.Context(), r.Outcomes[0].Ref)
+					if !open[r.Outcomes[0].Ref] {
+						if !errors.Is(err, dedupe.ErrPruned) {
+							t.Errorf("day %d, event %d: %v, want ErrPruned", day, i, err)
+						}
+					} else if err != nil || string(b) != text(i, 1000) {
+						t.Errorf("day %d, event %d: %q, %v", day, i, b, err)
+					}
+				}
+				if size = db.BodySizes()["s"]; size <= 0 || size >= home {
+					t.Errorf("day %d: bodies take %d bytes, want less than the %d at home", day, size, home)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			kept := storedBodies(t, db.cfg.Dir)
+			for i, r := range reqs {
+				if has, want := bytes.Contains(kept, []byte(text(i, 1000))), open[r.Outcomes[0].Ref]; has != want {
+					t.Errorf("event %d: its bytes are stored: %v, want %v", i, has, want)
+				}
+				if !open[r.Outcomes[0].Ref] && bytes.Contains(kept, []byte(text(i, 30)[:20])) {
+					t.Errorf("event %d: some of its bytes are stored", i)
+				}
+			}
+			again := start(t, db.cfg)
+			again.LimitBodies(limits)
+			if got := again.BodySizes()["s"]; got != size {
+				t.Errorf("after a restart: bodies take %d bytes, want %d", got, size)
+			}
+		})
 	}
 }
 
