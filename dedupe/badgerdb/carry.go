@@ -339,10 +339,11 @@ func (x *expiry) payload(key []byte) ([]byte, error) {
 type part struct {
 	class class
 	key   []byte // nil: none
-	from  []byte // the chunk as it stood; nil when it can't be read, and fault says why
+	from  []byte // the key it has now
+	chunk []byte // what stands there; nil when it can't be read, and fault says why
 	fault error
 	b     []byte // what is carried of it
-	was   int64  // what an earlier round or run has written of it takes
+	was   int64  // what was written under key before takes: an earlier round's, or from another place
 	whose []placed
 }
 
@@ -359,8 +360,9 @@ func (x *expiry) carryBody(ev *event.Event, p place, to carried) error {
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	for i := first; i <= last; i++ {
 		key := bodyKey(p.class.n, to.bodyT, ev.Body.Request, uint16(i))
-		if !bytes.Equal(key, x.part.key) {
-			if err := x.beginPart(p.class, key, bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))); err != nil {
+		from := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
+		if !bytes.Equal(key, x.part.key) || !bytes.Equal(from, x.part.from) {
+			if err := x.beginPart(p.class, key, from); err != nil {
 				return err
 			}
 		}
@@ -378,14 +380,14 @@ func (x *expiry) beginPart(c class, key, from []byte) error {
 	if err := x.putPart(); err != nil {
 		return err
 	}
-	p := part{class: c, key: key}
-	switch p.from, p.fault = x.payload(from); {
+	p := part{class: c, key: key, from: from}
+	switch p.chunk, p.fault = x.payload(from); {
 	case errors.Is(p.fault, dedupe.ErrNotFound):
 		p.fault = damaged(from, "missing")
 	case p.fault != nil && !errors.Is(p.fault, dedupe.ErrDamaged):
 		return p.fault
 	}
-	p.b = make([]byte, len(p.from))
+	p.b = make([]byte, len(p.chunk))
 	switch val, err := get(x.txn, key); {
 	case err == nil:
 		p.was = int64(len(key) + len(val))
@@ -401,9 +403,9 @@ func (x *expiry) beginPart(c class, key, from []byte) error {
 
 // take takes the bytes from offset on, as many of them as the chunk has.
 func (p *part) take(offset, length int64) {
-	n := int64(len(p.from))
+	n := int64(len(p.chunk))
 	from, to := min(max(offset, 0), n), min(max(offset+length, 0), n)
-	copy(p.b[from:to], p.from[from:to])
+	copy(p.b[from:to], p.chunk[from:to])
 }
 
 // putPart writes the part, and then where its events stand: a run that is cut

@@ -257,6 +257,47 @@ func TestSharedBodyCarried(t *testing.T) {
 	}
 }
 
+// Events that share a record and were carried to different buckets, because a run
+// went on past the end of one, have their bytes when they meet again.
+func TestSharedBodyFromTwoPlaces(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 24*time.Hour, 0)
+	db.Hold(0) // a round copies one body
+	var reqs []*dedupe.Request
+	for i := range 6 {
+		reqs = append(reqs, request("s", fmt.Sprint("evt_", i), text(i, 1000), "t"))
+	}
+	accept(t, db, reqs...)
+	for range 3 {
+		clock.Advance(72 * time.Hour)
+		round := db.Rounds()
+		for more := true; more; clock.Advance(90 * time.Minute) {
+			var err error
+			if more, err = round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, r := range reqs {
+			if b, err := db.Body(t.Context(), r.Outcomes[0].Ref); err != nil || string(b) != text(i, 1000) {
+				t.Errorf("event %d: %d bytes, %v", i, len(b), err)
+			}
+		}
+	}
+	clock.Advance(72 * time.Hour)
+	db.Hold(time.Hour) // all at once, from many places to one
+	if _, err := db.Expire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range reqs {
+		if b, err := db.Body(t.Context(), r.Outcomes[0].Ref); err != nil || string(b) != text(i, 1000) {
+			t.Errorf("event %d: %d bytes, %v", i, len(b), err)
+		}
+	}
+	if r, err := db.Check(t.Context()); err != nil || len(r.Faults) > 0 {
+		t.Errorf("check: %+v, %v", r, err)
+	}
+}
+
 // A move gives every shared body once, with all of its events.
 func TestMoveSharedBodies(t *testing.T) {
 	cfg := small(t.TempDir(), ledgertest.NewClock(time.Now()).Now)
