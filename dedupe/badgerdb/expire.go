@@ -336,9 +336,10 @@ func (x *expiry) set(key, val []byte) error {
 }
 
 // room makes room for n bytes in the run's transaction: it starts another when
-// one is full. What is carried twice is carried once.
+// one has an eighth of what it could hold, which is written at once beside traffic.
+// What is carried twice is carried once.
 func (x *expiry) room(n int64) error {
-	if x.size+n > x.db.maxBatch {
+	if x.size > 0 && x.size+n > x.db.maxBatch/8 {
 		if err := x.commit(); err != nil {
 			return err
 		}
