@@ -32,7 +32,7 @@ func bootToDie(ctx context.Context, r *Rig, step string, n int) (bool, error) {
 	if err := r.Boot(ctx); err != nil && !errors.Is(err, errEnded) {
 		return false, err
 	}
-	died, cancel := context.WithTimeout(ctx, 30*time.Second)
+	died, cancel := context.WithTimeout(ctx, time.Minute) // retention has little to carry, and beside other tests little time
 	defer cancel()
 	st, err := r.Died(died)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
