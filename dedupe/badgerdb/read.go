@@ -145,7 +145,8 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	var out []byte
 	for i := first; i <= last; i++ {
-		chunk, err := db.chunk(txn, bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i)), ev.Body.Length)
+		key := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
+		chunk, err := db.chunk(txn, key, p.bodyT == p.class.bodyT(ev.Body.Request))
 		if err != nil {
 			return nil, err
 		}
@@ -169,10 +170,13 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 	return out, nil
 }
 
-// chunk reads one chunk of a body, of which length bytes at most are wanted.
-func (db *DB) chunk(txn *badger.Txn, key []byte, length int64) ([]byte, error) {
-	if b, ok := db.chunks.get(key); ok {
-		return b, nil
+// chunk reads one chunk of a body. At home it never changes and may come from
+// memory; where it was carried to, more of it may come later.
+func (db *DB) chunk(txn *badger.Txn, key []byte, home bool) ([]byte, error) {
+	if home {
+		if b, ok := db.chunks.get(key); ok {
+			return b, nil
+		}
 	}
 	val, err := get(txn, key)
 	if errors.Is(err, dedupe.ErrNotFound) {
@@ -182,7 +186,7 @@ func (db *DB) chunk(txn *badger.Txn, key []byte, length int64) ([]byte, error) {
 		return nil, err
 	}
 	b, err := unseal(key, val)
-	if err == nil && length < int64(len(b)) {
+	if err == nil && home {
 		db.chunks.put(key, b)
 	}
 	return b, err
