@@ -145,8 +145,7 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 	last := (ev.Body.Offset + ev.Body.Length - 1) / chunkSize
 	var out []byte
 	for i := first; i <= last; i++ {
-		key := bodyKey(p.class.n, p.bodyT, ev.Body.Request, uint16(i))
-		chunk, err := db.chunk(txn, key, p.bodyT == p.class.bodyT(ev.Body.Request))
+		chunk, err := db.chunk(txn, ev, p, uint16(i))
 		if err != nil {
 			return nil, err
 		}
@@ -170,9 +169,11 @@ func (db *DB) body(txn *badger.Txn, ev *event.Event, p place) ([]byte, error) {
 	return out, nil
 }
 
-// chunk reads one chunk of a body. At home it never changes and may come from
-// memory; where it was carried to, more of it may come later.
-func (db *DB) chunk(txn *badger.Txn, key []byte, home bool) ([]byte, error) {
+// chunk reads one chunk of an event's body. At home it never changes and may come
+// from memory; where it was carried to, more of it may come later.
+func (db *DB) chunk(txn *badger.Txn, ev *event.Event, p place, n uint16) ([]byte, error) {
+	key := bodyKey(p.class.n, p.bodyT, ev.Body.Request, n)
+	home := p.bodyT == p.class.bodyT(ev.Body.Request)
 	if home {
 		if b, ok := db.chunks.get(key); ok {
 			return b, nil
@@ -186,7 +187,7 @@ func (db *DB) chunk(txn *badger.Txn, key []byte, home bool) ([]byte, error) {
 		return nil, err
 	}
 	b, err := unseal(key, val)
-	if err == nil && home {
+	if err == nil && home && ev.Body.Length < int64(len(b)) { // others have a part of it
 		db.chunks.put(key, b)
 	}
 	return b, err
