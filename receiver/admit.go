@@ -23,7 +23,8 @@ func (c *call) admit(res *verify.Result) outcome {
 		return c.refuse(reasonNoID, "", &answerNoID)
 	}
 	in := c.incoming(res)
-	ctx, cancel := context.WithTimeout(c.req.Context(), c.src.admission)
+	// A sender that hangs up meanwhile, where that is noticed, changes nothing.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.req.Context()), c.src.admission)
 	err := c.r.cfg.Admit.Accept(ctx, in)
 	cancel()
 	if err == nil && len(in.Outcomes) != len(in.Items) {
