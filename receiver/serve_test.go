@@ -174,6 +174,48 @@ func TestSwapUnderWay(t *testing.T) {
 	(<-done).want(t, 200)
 }
 
+// TestHungUpIsAdmitted: what was received of a sender that hangs up before its
+// answer is admitted all the same, also where net/http notices.
+func TestHungUpIsAdmitted(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"plain":   "Content-Length: 1\r\n\r\nx",
+		"chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			enter, leave, accepted := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			f := setup(t, []*Source{source(t, "none")}, func(c *Config) {
+				ledger := c.Admit
+				c.Admit = admitFunc(func(ctx context.Context, r *dedupe.Request) error {
+					close(enter)
+					<-leave
+					select {
+					case <-ctx.Done():
+					case <-time.After(200 * time.Millisecond): // for net/http to notice
+					}
+					err := ledger.Accept(ctx, r)
+					accepted <- err
+					return err
+				})
+			})
+			conn := f.dial(t)
+			if _, err := io.WriteString(conn, "POST /in/none HTTP/1.1\r\nHost: x\r\n"+body); err != nil {
+				t.Fatal(err)
+			}
+			<-enter
+			conn.Close()
+			close(leave)
+			if err := <-accepted; err != nil {
+				t.Error(err)
+			}
+			if n := f.events(t); n != 1 {
+				t.Errorf("%d events, want 1", n)
+			}
+		})
+	}
+}
+
 // TestDrain: senders that keep their connections are told to close them, what
 // is under way is answered, and nobody's accepted request is cut.
 func TestDrain(t *testing.T) {
