@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,28 +50,40 @@ func mixed() (reqs []*dedupe.Request, bodies []string) {
 	return reqs, bodies
 }
 
-// bodyRecords counts the records of bodies in a ledger that is closed, by class.
-func bodyRecords(t *testing.T, dir string) map[byte]int {
+// storedBodies are the bytes that a closed ledger has in each record of a body, by
+// class.
+func storedBodies(t *testing.T, dir string) map[byte][][]byte {
 	t.Helper()
 	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(dir, "ledger")).WithCompression(options.None).WithLogger(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := map[byte]int{}
+	out := map[byte][][]byte{}
 	err = kv.View(func(txn *badger.Txn) error {
 		opt := badger.DefaultIteratorOptions
 		opt.Prefix = []byte("b")
 		it := txn.NewIterator(opt)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			n[it.Item().Key()[1]]++
+			val, err := it.Item().ValueCopy(nil)
+			if err != nil {
+				return err
+			}
+			b := val[6:]
+			if val[1] == 1 {
+				if b, err = s2.Decode(nil, b); err != nil {
+					return err
+				}
+			}
+			class := it.Item().Key()[1]
+			out[class] = append(out[class], b)
 		}
 		return nil
 	})
 	if err := errors.Join(err, kv.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return out
 }
 
 // Small bodies of one transaction share records, and each event has its own bytes.
@@ -105,16 +119,17 @@ func TestBodiesShareRecords(t *testing.T) {
 	}
 	// 60 of 900 to 960 bytes fill two records; 9 of 8 KiB fill two and begin a third;
 	// of two classes in turns each body stands alone, and so do those dropped one by one.
-	n := bodyRecords(t, cfg.Dir)
-	if n[0] != 2+1+2+3 || n[1] != 2 || n[2] != 2 || n[3] != 2 {
-		t.Errorf("records of bodies by class: %v", n)
+	got := storedBodies(t, cfg.Dir)
+	for class, want := range []int{2 + 1 + 2 + 3, 2, 2, 2} {
+		if n := len(got[byte(class)]); n != want {
+			t.Errorf("class %d: %d records of bodies, want %d", class, n, want)
+		}
 	}
 	db = start(t, cfg)
 	check()
 }
 
-// The bytes of several commits do not share a record, nor do those of two
-// milliseconds.
+// The bytes of two commits do not share a record.
 func TestBodiesOfTwoCommits(t *testing.T) {
 	cfg := small(t.TempDir(), ledgertest.NewClock(time.Now()).Now)
 	db := start(t, cfg)
@@ -123,8 +138,8 @@ func TestBodiesOfTwoCommits(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := bodyRecords(t, cfg.Dir); n[0] != 2 {
-		t.Errorf("%d records of bodies, want 2", n[0])
+	if n := len(storedBodies(t, cfg.Dir)[0]); n != 2 {
+		t.Errorf("%d records of bodies, want 2", n)
 	}
 }
 
@@ -148,39 +163,6 @@ func TestSharedBodyDamaged(t *testing.T) {
 	if r, err := db.Check(t.Context()); err != nil || len(r.Faults) < 3 {
 		t.Errorf("check: %+v, %v; want the record and both events", r, err)
 	}
-}
-
-// storedBodies are the bytes that a closed ledger has under bodies.
-func storedBodies(t *testing.T, dir string) (all []byte) {
-	t.Helper()
-	kv, err := badger.Open(badger.DefaultOptions(filepath.Join(dir, "ledger")).WithCompression(options.None).WithLogger(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = kv.View(func(txn *badger.Txn) error {
-		opt := badger.DefaultIteratorOptions
-		opt.Prefix = []byte("b")
-		it := txn.NewIterator(opt)
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			val, err := it.Item().ValueCopy(nil)
-			if err != nil {
-				return err
-			}
-			b := val[6:]
-			if val[1] == 1 {
-				if b, err = s2.Decode(nil, b); err != nil {
-					return err
-				}
-			}
-			all = append(all, b...)
-		}
-		return nil
-	})
-	if err := errors.Join(err, kv.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // Of what an open event shares with others its own bytes alone are carried, also
@@ -239,7 +221,7 @@ func TestSharedBodyCarried(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			kept := storedBodies(t, db.cfg.Dir)
+			kept := bytes.Join(slices.Concat(slices.Collect(maps.Values(storedBodies(t, db.cfg.Dir)))...), nil)
 			for i, r := range reqs {
 				if has, want := bytes.Contains(kept, []byte(text(i, 1000))), open[r.Outcomes[0].Ref]; has != want {
 					t.Errorf("event %d: its bytes are stored: %v, want %v", i, has, want)
@@ -296,6 +278,48 @@ func TestSharedBodyFromTwoPlaces(t *testing.T) {
 	if r, err := db.Check(t.Context()); err != nil || len(r.Faults) > 0 {
 		t.Errorf("check: %+v, %v", r, err)
 	}
+}
+
+// Where one event of a record was carried to, another may come later: what was
+// read there in between is not what stands there then.
+func TestSharedBodyComesLater(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	db := unattended(t, clock, 90*time.Minute, 0) // in buckets of an hour
+	db.Hold(0)                                    // a round copies one body
+	a, b := request("s", "evt_1", text(1, 1000), "t"), request("s", "evt_2", text(2, 1000), "t")
+	accept(t, db, a, b)
+	check := func() {
+		t.Helper()
+		for i, r := range []*dedupe.Request{a, b} {
+			if got, err := db.Body(t.Context(), r.Outcomes[0].Ref); err != nil || string(got) != text(i+1, 1000) {
+				t.Errorf("event %d: %d bytes, %v", i+1, len(got), err)
+			}
+		}
+	}
+	at := func(hour, minute int) { clock.Advance(time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC).Sub(clock.Now())) }
+	run := func() {
+		t.Helper()
+		if _, err := db.Expire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check()
+	}
+	at(14, 45)
+	round := db.Rounds()
+	for more, first := true, true; more; first = false {
+		var err error
+		if more, err = round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if first {
+			at(15, 5) // the other one goes to the next bucket
+		}
+	}
+	check()
+	at(17, 10) // the bucket of 14 goes, to that of 17
+	run()
+	at(17, 40) // and now that of 15
+	run()
 }
 
 // A move gives every shared body once, with all of its events.
