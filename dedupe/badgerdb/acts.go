@@ -443,7 +443,7 @@ func (x *expiry) planActs() error {
 		if t == last {
 			continue
 		}
-		if n++; n > maxDrops {
+		if n++; n > x.most {
 			cut, x.more = t, true
 			break
 		}

@@ -189,6 +189,7 @@ func TestOpenKeyBetweenRounds(t *testing.T) {
 		clock.Advance(time.Hour)
 	}
 	clock.Advance(40 * time.Hour)
+	db.Short(0) // two buckets a round
 	round, rounds := db.Rounds(), 0
 	for more := true; more; rounds++ {
 		var err error

@@ -146,6 +146,7 @@ type DB struct {
 	bodies     map[partKey]int64 // bytes per bucket, when they are limited
 	limits     map[string]int64  // of bodies, by source
 	turn       time.Duration     // how long a round of retention copies
+	short      time.Duration     // the round of retention below which more buckets go at once
 	expiring   sync.Mutex        // held by a run of retention; never taken under mu
 	openBodies map[limited]int64 // what was open of them when they were last cut
 	claims     []uint32          // live claim buckets, ascending

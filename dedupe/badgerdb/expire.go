@@ -12,9 +12,13 @@ import (
 )
 
 const (
-	// maxDrops is how many buckets go in one round, so that intake never waits
-	// long for one.
-	maxDrops = 2
+	// minDrops is how many buckets go in the first round. A drop costs a flush and
+	// a compaction, however little is in it, so after a round shorter than
+	// shortRound the next takes twice as many, up to maxDrops, and after one twice
+	// as long half as many: what is due after days of standing still, mostly small
+	// buckets, must not take hours to go.
+	minDrops, maxDrops = 2, 64
+	shortRound         = time.Second
 	// maxHold is how long a round copies before intake has its turn.
 	maxHold = 100 * time.Millisecond
 )
@@ -73,6 +77,7 @@ type sweep struct {
 	// kept would copy its own copies, and have no end.
 	due     int64
 	out     dedupe.Expired
+	most    int                   // how many buckets may go in a round
 	seek    []byte                // in the bucket of claims whose open ones are being carried
 	claims  map[uint32]bool       // buckets of which all were
 	copied  map[event.Ref]partKey // the buckets that have bodies of open events by now
@@ -81,7 +86,18 @@ type sweep struct {
 }
 
 func newSweep() *sweep {
-	return &sweep{claims: map[uint32]bool{}, copied: map[event.Ref]partKey{}, cut: map[limited]bool{}, carried: map[limited]int64{}}
+	return &sweep{most: minDrops, claims: map[uint32]bool{}, copied: map[event.Ref]partKey{}, cut: map[limited]bool{}, carried: map[limited]int64{}}
+}
+
+// pace sets how many buckets go in the next round by how long this one held the
+// lock.
+func (s *sweep) pace(took, short time.Duration) {
+	switch {
+	case took < short:
+		s.most = min(2*s.most, maxDrops)
+	case took > 2*short:
+		s.most = max(s.most/2, minDrops)
+	}
 }
 
 // expireRound does one round and reports whether another is due, and how long
@@ -102,7 +118,7 @@ func (db *DB) expireRound(ctx context.Context, s *sweep) (more bool, took time.D
 	if s.due == 0 {
 		s.due = now.UnixMilli()
 	}
-	x := &expiry{db: db, ctx: ctx, sweep: s, until: began.Add(db.turn), now: now.UnixMilli(), next: db.cuts.Load().clone(),
+	x := &expiry{db: db, ctx: ctx, sweep: s, began: began, now: now.UnixMilli(), next: db.cuts.Load().clone(),
 		dead: map[string]int64{}, freed: map[deadLetter]event.Order{}, kept: map[deadLetter]bool{}}
 	err = x.run()
 	if err == nil && !x.more {
@@ -116,7 +132,7 @@ type expiry struct {
 	*sweep
 	db        *DB
 	ctx       context.Context
-	until     time.Time // when it should let others have the lock
+	began     time.Time
 	now       int64
 	next      *cuts // the boundaries after it
 	drops     [][]byte
@@ -178,7 +194,11 @@ func (x *expiry) run() error {
 	x.out.Buckets += x.gone.Buckets
 	x.out.Keys += x.gone.Keys
 	x.forget()
-	return x.db.drop(x.drops)
+	if err := x.db.drop(x.drops); err != nil {
+		return err
+	}
+	x.pace(time.Since(x.began), x.db.short)
+	return nil
 }
 
 func (x *expiry) commit() error {
@@ -188,8 +208,8 @@ func (x *expiry) commit() error {
 	return nil
 }
 
-// late reports whether the round has had its time.
-func (x *expiry) late() bool { return !time.Now().Before(x.until) }
+// late reports whether the round has had its time: others should have the lock.
+func (x *expiry) late() bool { return time.Since(x.began) >= x.db.turn }
 
 // plan finds what is droppable and sets the new boundaries.
 func (x *expiry) plan() error {
@@ -237,7 +257,7 @@ func (x *expiry) planKind(kind byte, c class, cut uint32) (whole bool, err error
 	}
 	whole = true
 	ts := buckets(x.txn, kind, c.n, 0, cut-1)
-	if room := maxDrops - len(x.drops); len(ts) > room {
+	if room := x.most - len(x.drops); len(ts) > room {
 		if room <= 0 {
 			return false, nil
 		}
@@ -278,7 +298,7 @@ func (x *expiry) planClaims() error {
 		if p >= cut {
 			break
 		}
-		if len(x.drops) >= maxDrops {
+		if len(x.drops) >= x.most {
 			cut, x.more = p, true
 			break
 		}
@@ -336,10 +356,9 @@ func (x *expiry) set(key, val []byte) error {
 }
 
 // room makes room for n bytes in the run's transaction: it starts another when
-// one has an eighth of what it could hold, which is written at once beside traffic.
-// What is carried twice is carried once.
+// one is full. What is carried twice is carried once.
 func (x *expiry) room(n int64) error {
-	if x.size > 0 && x.size+n > x.db.maxBatch/8 {
+	if x.size+n > x.db.maxBatch {
 		if err := x.commit(); err != nil {
 			return err
 		}

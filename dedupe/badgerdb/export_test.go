@@ -70,6 +70,13 @@ func (db *DB) Hold(d time.Duration) {
 	db.turn = d
 }
 
+// Short sets which rounds are short, after which more buckets go at once.
+func (db *DB) Short(d time.Duration) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.short = d
+}
+
 // Measure is the disk the ledger takes, read anew.
 func (db *DB) Measure() int64 { return db.disk.measure() }
 

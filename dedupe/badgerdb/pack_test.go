@@ -296,7 +296,9 @@ func TestSharedBodyComesLater(t *testing.T) {
 			}
 		}
 	}
-	at := func(hour, minute int) { clock.Advance(time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC).Sub(clock.Now())) }
+	at := func(hour, minute int) {
+		clock.Advance(time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC).Sub(clock.Now()))
+	}
 	run := func() {
 		t.Helper()
 		if _, err := db.Expire(t.Context()); err != nil {
