@@ -52,7 +52,7 @@ func diskSpace(dir string) (free, total int64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, fmt.Errorf("free space of %q: %w", dir, err)
 	}
-	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil // types differ by system
 }
 
 func (g *diskGuard) path() string { return filepath.Join(g.dir, "ballast") }
@@ -92,11 +92,7 @@ func (g *diskGuard) refill() error {
 	if err != nil {
 		return err
 	}
-	err = unix.Fallocate(int(f.Fd()), 0, 0, g.ballast)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		err = nil // a file system without allocation gives no ballast
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(allocate(f, g.ballast), f.Close())
 }
 
 // look measures. It is cheap enough for every batch.

@@ -200,7 +200,7 @@ func (r *run) live(t *testing.T, seed uint64, stop <-chan struct{}) {
 	}
 	var said strings.Builder
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{r.listener}, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = withParent(syscall.SIGKILL)
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
 		return

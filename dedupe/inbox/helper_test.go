@@ -85,7 +85,7 @@ func postgres(t *testing.T) database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
+	attr := withParent(syscall.SIGQUIT)
 	if os.Geteuid() == 0 { // the server refuses to run as root
 		attr.Credential = unprivileged(t)
 		if err := os.Chown(dir, int(attr.Credential.Uid), int(attr.Credential.Gid)); err != nil {
