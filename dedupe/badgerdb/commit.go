@@ -13,11 +13,6 @@ import (
 )
 
 const (
-	// chunkSize is how a body is cut; each chunk is one value.
-	chunkSize = 512 << 10
-	// aheadSize is the body size above which chunks go ahead of the batch in
-	// synced transactions of their own.
-	aheadSize = 1 << 20
 	// entrySize is what an entry takes in a transaction beside key and value,
 	// so that the limits on bytes also keep the one on their number.
 	entrySize = 100
@@ -202,57 +197,6 @@ func (c *commit) decide(req *dedupe.Request) ([]dedupe.Decision, error) {
 	return out, nil
 }
 
-func (c *commit) findClaim(k dedupe.Key) (dedupe.Claim, bool, error) {
-	for _, cl := range c.staged {
-		if cl.Key == k {
-			return cl, true, nil
-		}
-	}
-	if cl, ok := c.claims[k]; ok && seesBatch {
-		return cl, true, nil
-	}
-	newest, found, err := c.newestClaim(k)
-	if err != nil || !found || c.now.Before(newest.Expires) || c.db.doubtful(&newest, c.now) {
-		return newest, found, err
-	}
-	held, err := c.db.heldOpen(c.txn, newest)
-	return newest, held, err
-}
-
-// doubtful reports whether a claim has run out only by a clock that started far
-// ahead: while that is held to be wrong, the claim stands.
-func (db *DB) doubtful(cl *dedupe.Claim, now time.Time) bool {
-	return now.Before(db.holdUntil) && cl.Expires.After(db.holdMark)
-}
-
-// newestClaim is the last claim made of a key. An earlier one may stand in a
-// later bucket, because it was carried there, and no longer counts.
-func (c *commit) newestClaim(k dedupe.Key) (newest dedupe.Claim, found bool, err error) {
-	txn := c.txn
-	if !seesBatch {
-		txn = c.db.kv.NewTransaction(false)
-		defer txn.Discard()
-	}
-	for _, p := range c.db.claims {
-		key := claimKey(p, k)
-		val, err := get(txn, key)
-		if errors.Is(err, dedupe.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return newest, false, err
-		}
-		cl, err := decodeClaim(key, val)
-		if err != nil {
-			return newest, false, err
-		}
-		if !found || cl.Ref.Compare(newest.Ref) > 0 {
-			newest, found = cl, true
-		}
-	}
-	return newest, found, nil
-}
-
 func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 	req.Outcomes = make([]dedupe.Outcome, len(ds))
 	source := ""
@@ -291,72 +235,6 @@ func (c *commit) write(req *dedupe.Request, ds []dedupe.Decision) error {
 			}
 		}
 	}
-	return nil
-}
-
-// body writes a request's bytes: with the batch, or ahead of it. It returns where
-// they stand.
-func (c *commit) body(cl class, ref event.Ref, body []byte) (at event.Slice, err error) {
-	if offset, ok := c.pack.add(cl, ref, body); ok {
-		return event.Slice{Request: c.pack.ref, Offset: offset}, nil
-	}
-	if err := c.putPack(); err != nil {
-		return at, err
-	}
-	at.Request = ref
-	if c.pack.begin(cl, ref, body) {
-		return at, nil
-	}
-	if int64(len(body)) > c.db.ahead {
-		return at, c.bodyAhead(cl, ref, body)
-	}
-	return at, c.putBody(cl, ref, body)
-}
-
-// putBody writes bytes under the ref of the first event that has some of them.
-func (c *commit) putBody(cl class, ref event.Ref, body []byte) error {
-	t := cl.bodyT(ref)
-	for i := 0; i*chunkSize < len(body); i++ {
-		key := bodyKey(cl.n, t, ref, uint16(i))
-		val := sealCompressed(key, chunk(body, i))
-		if err := c.set(key, val); err != nil {
-			return err
-		}
-		c.db.addBody(key, val)
-	}
-	return nil
-}
-
-func chunk(body []byte, i int) []byte {
-	return body[i*chunkSize : min(len(body), (i+1)*chunkSize)]
-}
-
-// bodyAhead writes chunks as synced transactions. They mean nothing until the
-// batch with the event is committed.
-func (c *commit) bodyAhead(cl class, ref event.Ref, body []byte) error {
-	t := cl.bodyT(ref)
-	txn := c.db.kv.NewTransaction(true)
-	defer func() { txn.Discard() }()
-	room := c.db.maxBatch
-	for i := 0; i*chunkSize < len(body); i++ {
-		key := bodyKey(cl.n, t, ref, uint16(i))
-		val := sealCompressed(key, chunk(body, i))
-		c.db.addBody(key, val)
-		if room -= int64(len(val)); room < 0 {
-			dedupe.Failpoint("ahead.chunk")
-			if err := c.db.commitTxn(txn); err != nil {
-				return err
-			}
-			txn, room = c.db.kv.NewTransaction(true), c.db.maxBatch-int64(len(val))
-		}
-		if err := txn.Set(key, val); err != nil {
-			return err
-		}
-	}
-	if err := c.db.commitTxn(txn); err != nil {
-		return err
-	}
-	dedupe.Failpoint("ahead.done")
 	return nil
 }
 
@@ -420,35 +298,6 @@ func (c *commit) accept(cl class, d *dedupe.Decision, part []byte) error {
 // collection, should its bucket never be dropped. Badger compares with the
 // wall clock, so it must be far.
 const farLimit = 400 * 24 * time.Hour
-
-func (c *commit) claim(cl dedupe.Claim) error {
-	p := uint32(cl.Expires.UnixMilli() / c.db.cfg.ClaimBucket.Milliseconds())
-	key := claimKey(p, cl.Key)
-	val := sealClaim(key, &cl)
-	c.size += int64(len(key)+len(val)) + entrySize
-	entry := badger.NewEntry(key, val)
-	entry.ExpiresAt = c.db.farExpiry(c.now, cl.Window)
-	if err := c.txn.SetEntry(entry); err != nil {
-		return err
-	}
-	c.claims[cl.Key] = cl
-	c.db.noteClaimBucket(p)
-	return nil
-}
-
-// noteClaimBucket keeps the list of buckets that look-ups probe. mu is held.
-func (db *DB) noteClaimBucket(p uint32) {
-	i := len(db.claims)
-	for i > 0 && db.claims[i-1] > p {
-		i--
-	}
-	if i > 0 && db.claims[i-1] == p {
-		return
-	}
-	db.claims = append(db.claims, 0)
-	copy(db.claims[i+1:], db.claims[i:])
-	db.claims[i] = p
-}
 
 // seen answers an item that an earlier event stands for.
 func (c *commit) seen(it *dedupe.Item, d *dedupe.Decision) (dedupe.Outcome, error) {
