@@ -36,7 +36,7 @@ func TestSyncFails(t *testing.T) {
 	record(t, res)
 	built(t, asShipped) // not in the time of the first
 	for i, tt := range []struct{ calls, when string }{
-		{"fdatasync", "1+"}, {"fdatasync", "40+"}, {"fdatasync", "200+"}, {"fdatasync", "7+7"},
+		{"fdatasync", "1+"}, {"fdatasync", "40+"}, {"fdatasync", "400+"}, {"fdatasync", "7+7"},
 		{"fsync", "1+"}, {"fsync", "9+"}, {"msync", "1+"}, {"msync,fsync,fdatasync", "100+"},
 	} {
 		t.Run(tt.calls+" "+tt.when, func(t *testing.T) {
