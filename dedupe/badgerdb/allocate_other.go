@@ -4,7 +4,8 @@ package badgerdb
 
 import "os"
 
-// allocate gives an empty file n bytes of disk, by writing them.
+// allocate gives an empty file n bytes of disk, by writing them. A file system that compresses
+// keeps less, or nothing: it gives no ballast.
 func allocate(f *os.File, n int64) error {
 	for n > 0 {
 		m, err := f.Write(zeros[:min(n, int64(len(zeros)))])

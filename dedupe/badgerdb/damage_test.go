@@ -428,7 +428,7 @@ func TestChangedRecordIsDamage(t *testing.T) {
 }
 
 // start2 opens without background work, which would stop at the damage.
-func start2(t *testing.T, cfg badgerdb.Config) *badgerdb.DB {
+func start2(t testing.TB, cfg badgerdb.Config) *badgerdb.DB {
 	t.Helper()
 	db, err := badgerdb.Open(cfg)
 	if err != nil {
