@@ -21,11 +21,14 @@ type Flood struct {
 	sender *Sender
 	total  int64
 	acked  atomic.Int64
+	left   map[string]*atomic.Int64 // by address, what is still to be sent there
 	wg     sync.WaitGroup
 }
 
 // NewFlood makes a flood of events that sends nothing yet.
-func NewFlood(s *Sender, events int) *Flood { return &Flood{sender: s, total: int64(events)} }
+func NewFlood(s *Sender, events int) *Flood {
+	return &Flood{sender: s, total: int64(events), left: map[string]*atomic.Int64{}}
+}
 
 // Start starts sending to gateways at these addresses. It ends when ctx does,
 // or when everything is acknowledged everywhere; Wait waits for that.
@@ -33,7 +36,9 @@ func (f *Flood) Start(ctx context.Context, bases []string) {
 	events := int(f.total)
 	f.total *= int64(len(bases))
 	for g, base := range bases {
-		todo := make(chan Message)
+		todo, left := make(chan Message), new(atomic.Int64)
+		left.Store(int64(events))
+		f.left[base] = left
 		f.wg.Go(func() {
 			defer close(todo)
 			for _, m := range f.order(events, uint64(g)) {
@@ -50,6 +55,7 @@ func (f *Flood) Start(ctx context.Context, bases []string) {
 					if f.through(ctx, base, m) {
 						f.acked.Add(1)
 					}
+					left.Add(-1)
 				}
 			})
 		}
@@ -103,6 +109,10 @@ func (f *Flood) through(ctx context.Context, base string, m Message) bool {
 func (f *Flood) Reach(ctx context.Context, part float64) error {
 	return poll(ctx, 5*time.Millisecond, func() (bool, error) { return float64(f.acked.Load()) >= part*float64(f.total), nil })
 }
+
+// Busy reports whether something is still sent to the gateway at that address.
+// Start must have returned.
+func (f *Flood) Busy(base string) bool { return f.left[base].Load() > 0 }
 
 // Wait returns when everything is acknowledged or the flood's context is done,
 // and says whether it all was.

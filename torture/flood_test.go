@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -57,6 +58,29 @@ func TestFlood(t *testing.T) {
 	}
 	if len(at) != events || same > events/4 || near < events/3 {
 		t.Errorf("%d events, %d in the same place, %d near each other", len(at), same, near)
+	}
+}
+
+// TestFloodBusy holds that a flood knows which gateways still get something: one
+// that has acknowledged everything gets no more requests, while another refuses
+// every one.
+func TestFloodBusy(t *testing.T) {
+	t.Parallel()
+	a, _ := stubborn(t)
+	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(closed.Close)
+	f := NewFlood(NewSender(SenderConfig{Sources: Sources(), Seed: 7, Run: "busy", Clock: NewClock()}), 30)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	f.Start(ctx, []string{a, closed.URL})
+	if err := poll(ctx, 5*time.Millisecond, func() (bool, error) { return !f.Busy(a), nil }); err != nil {
+		t.Errorf("all is acknowledged, and the gateway is busy: %v", err)
+	}
+	if !f.Busy(closed.URL) {
+		t.Error("nothing is acknowledged, and the gateway is not busy")
+	}
+	cancel()
+	if f.Wait() {
+		t.Error("a flood that was refused says that all was acknowledged")
 	}
 }
 

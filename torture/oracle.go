@@ -34,8 +34,11 @@ type Verdict struct {
 
 const (
 	maxFaults = 20
-	// MaxOrphanDelay is how soon after a restart deliveries must go on.
+	// MaxOrphanDelay is how soon after a restart deliveries must go on. The time
+	// in which the whole gateway stood still, as it does with its disk, does not
+	// count, up to MaxSilence.
 	MaxOrphanDelay = 2 * time.Second
+	MaxSilence     = 8 * time.Second
 )
 
 // Judge compares what was promised with what there is, once the gateway has

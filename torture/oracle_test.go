@@ -163,10 +163,11 @@ func TestJudgeCatches(t *testing.T) {
 			e.Stored = append(e.Stored, Stored{Ref: "R9", Source: "standard", ID: "w9", Key: "standard:w9"})
 		}, func(v *Verdict) int { return v.Strange }},
 		{"orphans move too late", func(e *Evidence) {
-			e.Lives[1].End += MaxOrphanDelay
-			for i := 4; i < len(e.Requests); i++ {
-				e.Requests[i].At += MaxOrphanDelay + 100*ms
-			}
+			orphansLate(e, MaxOrphanDelay+100*ms)
+			busy(e, e.Lives[1].Ready, e.Requests[4].At)
+		}, func(v *Verdict) int { return v.Stuck }},
+		{"orphans move too late, in silence", func(e *Evidence) {
+			orphansLate(e, MaxOrphanDelay+MaxSilence+200*ms)
 		}, func(v *Verdict) int { return v.Stuck }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,6 +179,34 @@ func TestJudgeCatches(t *testing.T) {
 				t.Errorf("not caught:\n%s", v.String())
 			}
 		})
+	}
+}
+
+// orphansLate has everything after the restart reach the targets later.
+func orphansLate(e *Evidence, by time.Duration) {
+	e.Lives[1].End += by
+	for i := 4; i < len(e.Requests); i++ {
+		e.Requests[i].At += by
+	}
+}
+
+// busy has the gateway answer a sender again and again.
+func busy(e *Evidence, from, to time.Duration) {
+	again := e.Sent[1]
+	for at := from; at < to; at += 50 * ms {
+		again.SentAt, again.AnsweredAt = at, at+ms
+		e.Sent = append(e.Sent, again)
+	}
+}
+
+// TestJudgeSilence has orphans that move late after a restart, while nothing
+// else moved either.
+func TestJudgeSilence(t *testing.T) {
+	t.Parallel()
+	e := history()
+	orphansLate(&e, MaxOrphanDelay+MaxSilence-500*ms)
+	if v := Judge(e); !v.OK() {
+		t.Errorf("a gateway that stood still was faulted:\n%s", v.String())
 	}
 }
 
@@ -266,6 +295,7 @@ func TestJudgeStuck(t *testing.T) {
 			e.Requests[i].At = last + 20*ms
 		}
 		e.Sent[6].SentAt, e.Sent[6].AnsweredAt = last+15*ms, last+16*ms
+		busy(&e, 150*ms, end)
 		if v := Judge(e); v.Stuck != want || v.Lost != 0 {
 			t.Errorf("second process ended at %v: stuck %d, want %d\n%s", end, v.Stuck, want, v.String())
 		}

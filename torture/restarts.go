@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // attempts holds the attempts in the account against the target's log. A
 // process that was killed may have left its last request of a delivery
@@ -116,11 +119,11 @@ func (v *Verdict) restarts(d *docket) {
 		switch {
 		case m.moved > 0:
 			v.FirstOrphan = max(v.FirstOrphan, m.first-l.Ready)
-			if m.first-l.Ready > MaxOrphanDelay {
+			if silent := min(d.silence(l.Ready, m.first), MaxSilence); m.first-l.Ready > MaxOrphanDelay+silent {
 				v.Stuck++
-				v.fault("process %d: %d deliveries were open, the first moved %v after it was ready", i, m.open, m.first-l.Ready)
+				v.fault("process %d: %d deliveries were open, the first moved %v after it was ready, %v of which it did nothing else either", i, m.open, m.first-l.Ready, silent)
 			}
-		case l.End-l.Ready > MaxOrphanDelay:
+		case l.End-l.Ready > MaxOrphanDelay+min(d.silence(l.Ready, l.End), MaxSilence):
 			v.Stuck++
 			v.fault("process %d: %d deliveries were open, none moved in %v", i, m.open, l.End-l.Ready)
 		}
@@ -128,6 +131,28 @@ func (v *Verdict) restarts(d *docket) {
 			v.LastOrphan = max(0, m.last-l.Ready)
 		}
 	}
+}
+
+// silence is how much of the time between two moments the gateway did nothing
+// that anybody saw: no answer to a sender and no request at a target.
+func (d *docket) silence(from, to time.Duration) (silent time.Duration) {
+	const breath = 100 * time.Millisecond // between two of what a busy gateway does
+	seen := []time.Duration{from, to}
+	for _, s := range d.Sent {
+		if s.Status != 0 && s.AnsweredAt > from && s.AnsweredAt < to {
+			seen = append(seen, s.AnsweredAt)
+		}
+	}
+	for _, r := range d.Requests {
+		if r.At > from && r.At < to {
+			seen = append(seen, r.At)
+		}
+	}
+	slices.Sort(seen)
+	for i := range len(seen) - 1 {
+		silent += max(0, seen[i+1]-seen[i]-breath)
+	}
+	return silent
 }
 
 // movement is what became of the deliveries that one process left open, in
