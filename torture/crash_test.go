@@ -303,6 +303,7 @@ func TestCrashLoop(t *testing.T) { // alone: it measures how long a start takes
 // until is the moment of a power cut, or zero.
 func settle(t *testing.T, r *Rig, until time.Duration, sample int) (v Verdict, resent int) {
 	t.Helper()
+	r.Target.Release()
 	must(t, r.Quiesce(within(t, 2*time.Minute)))
 	e, err := r.Evidence(within(t, time.Minute), until)
 	must(t, err)

@@ -99,10 +99,14 @@ func configText(p *Proc, at Layout, sources []Source, targetAddr string) string 
 		}
 	}
 	for t := range named {
-		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = \"500ms\"\ntimeout = \"10s\"\nconcurrency = 16\n"+
+		longest := "500ms"
+		if t == LateTarget {
+			longest = "4s" // it refuses for long, and large bodies
+		}
+		fmt.Fprintf(&b, "[[target]]\nname = %q\nurl = %q\ninitial = \"50ms\"\nmax = %q\ntimeout = \"10s\"\nconcurrency = 16\n"+
 			// A breaker is in use, and is no excuse for what moves too late.
 			"breaker = { probe = \"100ms\", probe_max = \"500ms\" }\n",
-			t, "http://"+targetAddr+"/"+t)
+			t, "http://"+targetAddr+"/"+t, longest)
 	}
 	b.WriteString(at.Extra)
 	return b.String()

@@ -57,7 +57,7 @@ func NewRig(cfg RigConfig) (*Rig, error) {
 		}
 		r.logs = append(r.logs, *f)
 	}
-	r.Target = NewTarget(TargetConfig{Clock: r.Clock, Log: received, Refuse: 8, Late: 15 * time.Second})
+	r.Target = NewTarget(TargetConfig{Clock: r.Clock, Log: received, Refuse: 8, Late: time.Minute})
 	r.Sender = NewSender(SenderConfig{
 		Sources: r.sources, Seed: cfg.Seed, Run: strconv.FormatUint(cfg.Seed, 36), Clock: r.Clock, Log: sent,
 	})

@@ -38,9 +38,6 @@ type Source struct {
 	// Short events are remembered and kept for seconds, so that retention runs
 	// under the load. Each is sent once, and may be gone when it is delivered.
 	Short bool
-	// Late events are Short ones many of whose deliveries stay open for longer
-	// than anything of them is kept, so that retention carries them.
-	Late bool
 	// Replayed events are sent again by an operator, at any time.
 	Replayed bool
 }
@@ -85,7 +82,7 @@ func (m Message) size() int {
 	sum := m.sum()
 	a, b := binary.BigEndian.Uint32(sum[:4]), int(binary.BigEndian.Uint32(sum[4:8]))
 	switch {
-	case m.Source.Short && a%100 == 0, m.Source.Late && a%25 == 0:
+	case m.Source.Short && a%100 == 0:
 		return 2<<20 + b%1024
 	case m.Source.Provider == GitHub && a%4000 == 0:
 		return bigBody + b%1024
@@ -167,7 +164,7 @@ func ChurnSources() []Source {
 		Source{Name: "short", Provider: GitHub, Secret: "crash-suite-short-0123456789abcdef0", Targets: []string{"crm"},
 			OnConflict: ConflictAck, Short: true},
 		Source{Name: "late", Provider: GitHub, Secret: "crash-suite-late-0123456789abcdef01", Targets: []string{LateTarget},
-			OnConflict: ConflictAck, Short: true, Late: true},
+			OnConflict: ConflictAck, Short: true},
 		Source{Name: "again", Provider: GitHub, Secret: "crash-suite-again-0123456789abcdef0", Targets: []string{"billing"},
 			OnConflict: ConflictAck, Replayed: true})
 }

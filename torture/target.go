@@ -24,8 +24,8 @@ type TargetConfig struct {
 	// Refuse of a hundred events get 503 on their first request, a tenth of
 	// those on their second as well.
 	Refuse int
-	// Late is how long LateTarget refuses every big event, and one in ten of
-	// the others, after their first request.
+	// Late is how long LateTarget refuses every big event, and one in 25 of the
+	// others, after their first request, unless Release was called.
 	Late time.Duration
 	From string // the gateway that alone delivers here, where there are several
 }
@@ -42,6 +42,7 @@ type Target struct {
 
 	conns atomic.Int64 // open connections
 	held  atomic.Bool  // everything is refused
+	freed atomic.Bool  // nothing is late any more
 
 	mu    sync.Mutex               // guards what follows
 	seen  map[string]int           // requests so far by target and event
@@ -55,6 +56,9 @@ func NewTarget(cfg TargetConfig) *Target {
 
 // Hold has everything refused with 503 until it is called with false.
 func (t *Target) Hold(on bool) { t.held.Store(on) }
+
+// Release has LateTarget take what it refused for being late.
+func (t *Target) Release() { t.freed.Store(true) }
 
 // Serve answers on l until ctx is done.
 func (t *Target) Serve(ctx context.Context, l net.Listener) error {
@@ -118,12 +122,12 @@ func (t *Target) answer(r Request, size int64) int {
 	if n == 1 && r.Target == LateTarget {
 		t.first[id] = r.At
 	}
-	late := r.Target == LateTarget && r.At-t.first[id] < t.cfg.Late
+	late := r.Target == LateTarget && r.At-t.first[id] < t.cfg.Late && !t.freed.Load()
 	t.mu.Unlock()
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	draw := int(h.Sum32() % 1000)
-	if late && (size >= 1<<20 || draw%10 == 0) {
+	if late && (size >= 1<<20 || draw%25 == 0) {
 		return http.StatusServiceUnavailable
 	}
 	if n == 1 && draw < 10*t.cfg.Refuse || n == 2 && draw < t.cfg.Refuse {
