@@ -147,6 +147,7 @@ type DB struct {
 	limits     map[string]int64  // of bodies, by source
 	turn       time.Duration     // how long a round of retention copies
 	short      time.Duration     // the round of retention below which more buckets go at once
+	every      time.Duration     // how often Run has retention run; set before it
 	expiring   sync.Mutex        // held by a run of retention; never taken under mu
 	openBodies map[limited]int64 // what was open of them when they were last cut
 	claims     []uint32          // live claim buckets, ascending

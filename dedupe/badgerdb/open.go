@@ -63,7 +63,7 @@ func open(cfg Config) (*DB, error) {
 	}
 	db := &DB{
 		dead: dead,
-		cfg:  cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{}, limits: cfg.BodySizes, openBodies: map[limited]int64{}, turn: maxHold, short: shortRound,
+		cfg:  cfg, log: cfg.Log, kv: kv, disk: guard, hot: newHotCache(cfg.HotBytes), bodies: map[partKey]int64{}, limits: cfg.BodySizes, openBodies: map[limited]int64{}, turn: maxHold, short: shortRound, every: min(expireEvery, cfg.MinBucket),
 		maxBatch: kv.MaxBatchSize() * 3 / 4, beforeSync: func() error { return nil }, rebuilt: make(chan struct{}), openKeys: map[dedupe.Key]struct{}{}, unread: unread{said: map[string]bool{}}, committed: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer),
 	}
 	db.ahead = min(aheadSize, db.maxBatch/2)

@@ -89,15 +89,14 @@ func (db *DB) runMarks(ctx context.Context) error {
 // one goroutine with it, because reading back beside a drop could miss what is
 // carried.
 func (db *DB) runUpkeep(ctx context.Context) error {
-	every := min(expireEvery, db.cfg.MinBucket)
-	next := db.cfg.Now().Add(every)
+	next := db.cfg.Now().Add(db.every)
 	u := &upkeep{DB: db}
 	for {
 		if err := u.look(ctx); err != nil {
 			return err
 		}
 		if now := db.cfg.Now(); !now.Before(next) {
-			next = now.Add(every)
+			next = now.Add(db.every)
 			db.disk.measure()
 			if err := u.retain(ctx); err != nil {
 				return err

@@ -23,7 +23,7 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// running is a ledger with its background work.
+// running is a ledger with its background work, but for retention.
 type running struct {
 	*badgerdb.DB
 	cfg  badgerdb.Config
@@ -38,10 +38,17 @@ func (r *running) Close() error {
 
 func start(tb ledgertest.TB, cfg badgerdb.Config) *running {
 	tb.Helper()
+	return startWith(tb, cfg, (*badgerdb.DB).RetainNever)
+}
+
+// startWith prepares a ledger before its background work starts.
+func startWith(tb ledgertest.TB, cfg badgerdb.Config, prepare func(*badgerdb.DB)) *running {
+	tb.Helper()
 	db, err := badgerdb.Open(cfg)
 	if err != nil {
 		tb.Fatalf("open: %v", err)
 	}
+	prepare(db)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- db.Run(ctx) }()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/dedupe"
+	"github.com/onceward/onceward/dedupe/badgerdb"
 	"github.com/onceward/onceward/dedupe/ledgertest"
 	"github.com/onceward/onceward/event"
 )
@@ -19,7 +20,7 @@ func TestReadBackBetweenRounds(t *testing.T) {
 	cfg := small(t.TempDir(), clock.Now)
 	cfg.Retention = dedupe.Retention{Body: 24 * time.Hour, Meta: 24 * time.Hour, Audit: 24 * time.Hour}
 	cfg.ScheduleCap = room
-	db := start(t, cfg)
+	db := startWith(t, cfg, func(*badgerdb.DB) {}) // retention runs by itself
 	db.Hold(0) // a round copies one body
 	for i := range open {
 		accept(t, db, request("s", fmt.Sprint("evt_", i), "a body", "t"))
