@@ -179,11 +179,11 @@ func TestFleet(t *testing.T) {
 func TestControlFleet(t *testing.T) {
 	t.Parallel()
 	s := seed(t)
-	res := &Result{Fault: "2 gateways on one database, claims not held and committed before their events", Seed: s, Control: true, Cycles: 5}
+	res := &Result{Fault: "2 gateways on one database, claims not held and committed before their events", Seed: s, Control: true, Cycles: 3}
 	record(t, res)
 	db := newPostgres(t)
 	f := newFleet(t, built(t, looseClaims), 2, s, db)
-	siege(t, f, db, rand.New(rand.NewPCG(s, 3000)), 600, 0, 5)
+	siege(t, f, db, rand.New(rand.NewPCG(s, 3000)), 600, 0, 3)
 	e, err := f.Evidence(within(t, 5*time.Minute), f.Members[0])
 	must(t, err)
 	v := JudgeFleet(e)

@@ -21,7 +21,7 @@ func TestReadBackBetweenRounds(t *testing.T) {
 	cfg.Retention = dedupe.Retention{Body: 24 * time.Hour, Meta: 24 * time.Hour, Audit: 24 * time.Hour}
 	cfg.ScheduleCap = room
 	db := startWith(t, cfg, func(*badgerdb.DB) {}) // retention runs by itself
-	db.Hold(0) // a round copies one body
+	db.Hold(0)                                     // a round copies one body
 	for i := range open {
 		accept(t, db, request("s", fmt.Sprint("evt_", i), "a body", "t"))
 	}
