@@ -28,7 +28,7 @@ func newChurn(t *testing.T, s uint64) *Rig {
 	r, err := NewRig(RigConfig{Binary: built(t, withHooks), Seed: s, Sources: ChurnSources(),
 		Layout: Layout{Dir: dir, Data: filepath.Join(dir, "data"), BodySize: "4MiB"}})
 	must(t, err)
-	r.Proc.Env = []string{"ONCEWARD_HURRY=1"}
+	r.Proc.Env = []string{hurry}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil && !t.Failed() {
 			t.Errorf("close the rig: %v", err)

@@ -42,4 +42,7 @@ type Evidence struct {
 	// after it acknowledges nothing, since a plain write and fsync loses such
 	// answers as well.
 	Until time.Duration
+	// Hurried says that the gateway's buckets are of a second, and its retention
+	// without end: at each round of it the whole gateway stands still.
+	Hurried bool
 }

@@ -34,9 +34,9 @@ type Verdict struct {
 
 const (
 	maxFaults = 20
-	// MaxOrphanDelay is how soon after a restart deliveries must go on. The time
-	// in which the whole gateway stood still, as it does with its disk, does not
-	// count, up to MaxSilence.
+	// MaxOrphanDelay is how soon after a restart deliveries must go on. Of a hurried
+	// gateway the time in which all of it stood still does not count, up to
+	// MaxSilence.
 	MaxOrphanDelay = 2 * time.Second
 	MaxSilence     = 8 * time.Second
 )

@@ -164,9 +164,14 @@ func TestJudgeCatches(t *testing.T) {
 		}, func(v *Verdict) int { return v.Strange }},
 		{"orphans move too late", func(e *Evidence) {
 			orphansLate(e, MaxOrphanDelay+100*ms)
+		}, func(v *Verdict) int { return v.Stuck }},
+		{"orphans move too late beside answers, in a hurry", func(e *Evidence) {
+			e.Hurried = true
+			orphansLate(e, MaxOrphanDelay+100*ms)
 			busy(e, e.Lives[1].Ready, e.Requests[4].At)
 		}, func(v *Verdict) int { return v.Stuck }},
-		{"orphans move too late, in silence", func(e *Evidence) {
+		{"orphans move too late in silence, in a hurry", func(e *Evidence) {
+			e.Hurried = true
 			orphansLate(e, MaxOrphanDelay+MaxSilence+200*ms)
 		}, func(v *Verdict) int { return v.Stuck }},
 	} {
@@ -199,11 +204,12 @@ func busy(e *Evidence, from, to time.Duration) {
 	}
 }
 
-// TestJudgeSilence has orphans that move late after a restart, while nothing
-// else moved either.
+// TestJudgeSilence has orphans of a hurried gateway that move late after a
+// restart, while nothing else moved either.
 func TestJudgeSilence(t *testing.T) {
 	t.Parallel()
 	e := history()
+	e.Hurried = true
 	orphansLate(&e, MaxOrphanDelay+MaxSilence-500*ms)
 	if v := Judge(e); !v.OK() {
 		t.Errorf("a gateway that stood still was faulted:\n%s", v.String())
@@ -295,7 +301,6 @@ func TestJudgeStuck(t *testing.T) {
 			e.Requests[i].At = last + 20*ms
 		}
 		e.Sent[6].SentAt, e.Sent[6].AnsweredAt = last+15*ms, last+16*ms
-		busy(&e, 150*ms, end)
 		if v := Judge(e); v.Stuck != want || v.Lost != 0 {
 			t.Errorf("second process ended at %v: stuck %d, want %d\n%s", end, v.Stuck, want, v.String())
 		}

@@ -119,11 +119,11 @@ func (v *Verdict) restarts(d *docket) {
 		switch {
 		case m.moved > 0:
 			v.FirstOrphan = max(v.FirstOrphan, m.first-l.Ready)
-			if silent := min(d.silence(l.Ready, m.first), MaxSilence); m.first-l.Ready > MaxOrphanDelay+silent {
+			if silent := d.silence(l.Ready, m.first); m.first-l.Ready > MaxOrphanDelay+silent {
 				v.Stuck++
 				v.fault("process %d: %d deliveries were open, the first moved %v after it was ready, %v of which it did nothing else either", i, m.open, m.first-l.Ready, silent)
 			}
-		case l.End-l.Ready > MaxOrphanDelay+min(d.silence(l.Ready, l.End), MaxSilence):
+		case l.End-l.Ready > MaxOrphanDelay+d.silence(l.Ready, l.End):
 			v.Stuck++
 			v.fault("process %d: %d deliveries were open, none moved in %v", i, m.open, l.End-l.Ready)
 		}
@@ -133,9 +133,12 @@ func (v *Verdict) restarts(d *docket) {
 	}
 }
 
-// silence is how much of the time between two moments the gateway did nothing
-// that anybody saw: no answer to a sender and no request at a target.
+// silence is how much of the time between two moments a hurried gateway did
+// nothing that anybody saw: no answer to a sender and no request at a target.
 func (d *docket) silence(from, to time.Duration) (silent time.Duration) {
+	if !d.Hurried {
+		return 0
+	}
 	const breath = 100 * time.Millisecond // between two of what a busy gateway does
 	seen := []time.Duration{from, to}
 	for _, s := range d.Sent {
@@ -152,7 +155,7 @@ func (d *docket) silence(from, to time.Duration) (silent time.Duration) {
 	for i := range len(seen) - 1 {
 		silent += max(0, seen[i+1]-seen[i]-breath)
 	}
-	return silent
+	return min(silent, MaxSilence)
 }
 
 // movement is what became of the deliveries that one process left open, in
