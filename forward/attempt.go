@@ -98,12 +98,11 @@ func (w *worker) attempt(ctx context.Context, it item, room *room) *dedupe.Resul
 }
 
 // send puts one request on the wire and reads the answer.
-func (w *worker) send(parent context.Context, d event.Delivery, in dedupe.Loaded, now time.Time) answer {
-	ctx, stop := context.WithTimeout(parent, w.q.target.Timeout)
-	defer stop()
+func (w *worker) send(ctx context.Context, d event.Delivery, in dedupe.Loaded, now time.Time) answer {
+	end := time.Now().Add(w.q.target.Timeout) // now is the ledger's
 	req := w.q.build.build(ctx, d, in, now)
 	var phases event.Phases
-	resp, err := exchange(w.q.transport, req, &phases)
+	resp, err := exchange(w.q.transport, req, end, &phases)
 	if err != nil {
 		outcome, text := classify(req.Context(), err)
 		return answer{outcome: outcome, text: text, phases: phases}

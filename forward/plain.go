@@ -55,6 +55,41 @@ type plainConn struct {
 	w     *bufio.Writer
 	head  int64 // bytes that may still be read of an answer's head
 	since time.Time
+
+	life context.Context // ends what is done on it, as end does; nil: neither
+	free func() bool     // from life
+	end  time.Time
+}
+
+// under makes ctx and a moment the end of what is done on the connection next,
+// unless the moment is zero. All attempts of a forwarder have one context, so that
+// this sets a deadline, and makes no timer and no context for each.
+func (c *plainConn) under(ctx context.Context, end time.Time) error {
+	if end.IsZero() {
+		return nil
+	}
+	if c.life != ctx {
+		if c.free != nil && !c.free() {
+			return c.life.Err()
+		}
+		c.life, c.free = ctx, context.AfterFunc(ctx, c.cut)
+	}
+	c.end = end
+	if err := c.SetDeadline(end); err != nil {
+		return err
+	}
+	return ctx.Err() // or this deadline could have taken the place of cut's
+}
+
+// cut ends what is done on the connection.
+func (c *plainConn) cut() { _ = c.SetDeadline(time.Unix(1, 0)) }
+
+// Close closes the connection.
+func (c *plainConn) Close() error {
+	if c.free != nil {
+		c.free()
+	}
+	return c.Conn.Close()
 }
 
 var errAnswerHead = errors.New("head of the answer is too large")
@@ -88,33 +123,48 @@ func (c *plainConn) alive() bool {
 	return err == nil && n <= 0 && (errors.Is(fault, unix.EAGAIN) || errors.Is(fault, unix.EWOULDBLOCK))
 }
 
-// RoundTrip makes one attempt: at most one request on the wire.
+// RoundTrip makes one attempt, which ends with the request's context: at most one
+// request is on the wire.
 func (p *plain) RoundTrip(req *http.Request) (*http.Response, error) {
-	var t event.Phases
-	return p.roundTrip(req, &t)
-}
-
-// roundTrip is RoundTrip that also says where the time went.
-func (p *plain) roundTrip(req *http.Request, t *event.Phases) (*http.Response, error) {
 	if req.ContentLength > maxPlain {
-		return timed(p.large, req, t)
+		return p.large.RoundTrip(req)
 	}
 	ctx := req.Context()
-	c, err := p.take(ctx, req, t)
+	var t event.Phases
+	c, err := p.take(req, time.Time{}, &t)
 	if err != nil {
 		return nil, err
 	}
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{Conn: c.Conn, Reused: !c.since.IsZero()})
 	}
-	// All that ends an exchange from outside, time-out included, comes this way.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	return p.trip(c, req, &t, context.AfterFunc(ctx, c.cut))
+}
+
+// within is RoundTrip that ends at a moment as well, and says where the time went.
+// The contexts of requests that follow each other should be one.
+func (p *plain) within(req *http.Request, end time.Time, t *event.Phases) (*http.Response, error) {
+	if req.ContentLength > maxPlain {
+		return timed(p.large, req, end, t)
+	}
+	c, err := p.take(req, end, t)
+	if err != nil {
+		return nil, err
+	}
+	return p.trip(c, req, t, nil)
+}
+
+// trip makes the exchange on a connection. stop, if not nil, ends the hold that the
+// request's context has on it, and is false once that has ended.
+func (p *plain) trip(c *plainConn, req *http.Request, t *event.Phases, stop func() bool) (*http.Response, error) {
 	resp, err := c.exchange(req, t)
 	if err != nil {
-		stop()
+		if stop != nil {
+			stop()
+		}
 		c.Close()
-		if ctx.Err() != nil {
-			err = ctx.Err()
+		if why := req.Context().Err(); why != nil {
+			err = why
 		}
 		return nil, err
 	}
@@ -133,7 +183,11 @@ func (c *plainConn) exchange(req *http.Request, t *event.Phases) (*http.Response
 	wrote := time.Now()
 	if sent != nil {
 		// The target may have answered and closed before it read everything.
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		end := time.Now().Add(time.Second)
+		if c.life != nil && c.end.Before(end) {
+			end = c.end
+		}
+		_ = c.SetReadDeadline(end)
 	}
 	c.head = maxAnswerHead
 	if _, err := c.r.Peek(1); err != nil {
@@ -155,18 +209,38 @@ func (c *plainConn) exchange(req *http.Request, t *event.Phases) (*http.Response
 	return nil, errors.New("too many informational answers")
 }
 
-// take is a connection from the pool, the one used last first, or a new one.
-func (p *plain) take(ctx context.Context, req *http.Request, t *event.Phases) (*plainConn, error) {
+// take is a connection from the pool, the one used last first, or a new one. Unless
+// end is zero it is under the request's context until then.
+func (p *plain) take(req *http.Request, end time.Time, t *event.Phases) (*plainConn, error) {
 	now := time.Now()
 	for {
 		c := p.pop()
 		if c == nil {
 			break
 		}
-		if now.Sub(c.since) < idleTimeout && c.alive() {
+		// The deadline of the attempt before would be in the way of a look at it.
+		if now.Sub(c.since) < idleTimeout && c.under(req.Context(), end) == nil && c.alive() {
 			return c, nil
 		}
 		c.Close()
+	}
+	c, err := p.connect(req, end, t)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if err := c.under(req.Context(), end); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *plain) connect(req *http.Request, end time.Time, t *event.Phases) (*plainConn, error) {
+	ctx := req.Context()
+	if !end.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, end)
+		defer stop()
 	}
 	host := req.URL.Host
 	if req.URL.Port() == "" {
@@ -174,7 +248,7 @@ func (p *plain) take(ctx context.Context, req *http.Request, t *event.Phases) (*
 	}
 	conn, err := timedDial(ctx, p.dial, host, t)
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, err
 	}
 	return newPlainConn(conn), nil
 }
@@ -252,7 +326,7 @@ type plainBody struct {
 	io.ReadCloser
 	pool  *plain
 	conn  *plainConn
-	stop  func() bool
+	stop  func() bool // as of trip
 	reuse bool
 	ended bool
 }
@@ -268,7 +342,8 @@ func (b *plainBody) Read(p []byte) (int, error) {
 // Close ends the attempt's hold on the connection.
 func (b *plainBody) Close() error {
 	// A deadline that is being set for this attempt must not hit the next.
-	if b.stop() && b.ended && b.reuse {
+	going := b.stop == nil && b.conn.life.Err() == nil || b.stop != nil && b.stop()
+	if going && b.ended && b.reuse {
 		b.pool.put(b.conn)
 		return nil
 	}

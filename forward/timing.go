@@ -12,25 +12,27 @@ import (
 	"github.com/onceward/onceward/event"
 )
 
-// timer is a transport that says by itself where the time of a request went.
-type timer interface {
-	roundTrip(req *http.Request, t *event.Phases) (*http.Response, error)
-}
-
-// exchange makes one round trip and notes its phases.
-func exchange(tr roundTripper, req *http.Request, t *event.Phases) (*http.Response, error) {
-	if own, ok := tr.(timer); ok {
-		return own.roundTrip(req, t)
+// exchange makes one round trip, that ends at a moment if not before, and notes its
+// phases.
+func exchange(tr roundTripper, req *http.Request, end time.Time, t *event.Phases) (*http.Response, error) {
+	if own, ok := tr.(*plain); ok {
+		return own.within(req, end, t)
 	}
-	return timed(tr, req, t)
+	return timed(tr, req, end, t)
 }
 
 // timed is a round trip of Go's transport, whose hooks say where the time went.
-func timed(tr http.RoundTripper, req *http.Request, t *event.Phases) (*http.Response, error) {
+func timed(tr http.RoundTripper, req *http.Request, end time.Time, t *event.Phases) (*http.Response, error) {
 	w := &watch{}
-	resp, err := tr.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), w.hooks())))
+	ctx, stop := context.WithDeadline(req.Context(), end)
+	resp, err := tr.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, w.hooks())))
 	*t = w.end()
-	return resp, err
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	resp.Body = &callBody{resp.Body, stop}
+	return resp, nil
 }
 
 // timedDial opens a connection. What is not look-up counts as connecting.
