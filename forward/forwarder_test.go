@@ -578,8 +578,8 @@ func TestLeaseIsProlonged(t *testing.T) {
 	})
 }
 
-// While a commit hangs nothing more is leased: the leases of the results that
-// wait may run out, and none of them is attempted again.
+// While a commit hangs nothing more is leased, nor before the results that waited
+// for it are written: their leases may run out, and none of them is attempted again.
 func TestStalledLedger(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, net *pipes) {
@@ -588,8 +588,11 @@ func TestStalledLedger(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Dial = net.dial })
 		var calls atomic.Int64
 		r.store.finish = func([]*dedupe.Result) error {
-			if calls.Add(1) == 1 {
+			switch calls.Add(1) {
+			case 1:
 				time.Sleep(10 * time.Minute) // synthetic
+			case 2:
+				time.Sleep(1500 * time.Millisecond) // and the feeder looks once a second
 			}
 			return nil
 		}

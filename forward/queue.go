@@ -55,7 +55,7 @@ type queue struct {
 	results chan *dedupe.Result
 	halt    context.CancelFunc // ends leasing; set before run
 
-	committing atomic.Int64 // ledger time at which the present Finish began, 0 for none
+	committing atomic.Int64 // ledger time at which the present Finish began, or a slow one before it; 0 for none
 	faults     atomic.Int32 // ledger faults in a row, of leasing and loading
 	faultAt    atomic.Int64 // ledger time of the last one
 	faultSaid  atomic.Int64 // ledger time of the last one that was logged
@@ -121,9 +121,13 @@ func (q *queue) finish(ctx context.Context) {
 // away it waits. When the ledger fails, or stays away for longer than a stop
 // waits, what is lost is sent again after a restart.
 func (q *queue) commit(ctx context.Context, batch []*dedupe.Result) {
-	q.committing.Store(q.ledger.Now().UnixNano())
+	if !q.stalled() {
+		q.committing.Store(q.ledger.Now().UnixNano())
+	}
 	err := q.ledger.Finish(ctx, batch...)
-	q.committing.Store(0)
+	if !q.stalled() || len(q.results) == 0 {
+		q.committing.Store(0) // else the leases of those that waited may have run out
+	}
 	if err != nil {
 		q.unfinished(err, len(batch))
 		return
@@ -162,8 +166,9 @@ func (q *queue) count(batch ...*dedupe.Result) {
 	}
 }
 
-// stalled reports that a commit takes so long that the leases of the results
-// behind it may run out. Leasing waits then, so that none is attempted again.
+// stalled reports that a commit takes so long, or took, that the leases of the
+// results behind it may run out. Leasing waits then, so that none is attempted
+// again.
 func (q *queue) stalled() bool {
 	since := q.committing.Load()
 	return since != 0 && q.ledger.Now().Sub(time.Unix(0, since)) > commitMargin/3
