@@ -38,7 +38,7 @@ type actRecord struct {
 }
 
 func sealActs(key []byte, batch uint64, pack []byte) []byte {
-	e := enc{make([]byte, 0, len(pack)+10)}
+	e := enc{b: make([]byte, 0, len(pack)+10)}
 	e.uint(batch)
 	e.raw(pack)
 	return sealCompressed(key, e.b)

@@ -305,7 +305,7 @@ func (x *expiry) carryState(ev *event.Event, p place, to uint32, target string) 
 // move writes what stands under one key under another, false when nothing
 // stands there.
 func (x *expiry) move(from, key []byte) (bool, error) {
-	payload, err := x.payload(from)
+	payload, flags, err := x.payload(from)
 	if errors.Is(err, dedupe.ErrNotFound) {
 		return false, nil
 	}
@@ -318,20 +318,24 @@ func (x *expiry) move(from, key []byte) (bool, error) {
 	}
 	e := newEnc(len(payload))
 	e.raw(payload)
-	return true, x.set(key, e.seal(key, 0))
+	return true, x.set(key, e.seal(key, flags))
 }
 
 // spoiled is the value of a record that takes the place of one that could not
 // be read: it can't be either, so that damage that is carried is damage still.
 var spoiled = []byte{}
 
-// payload reads what stands under a key.
-func (x *expiry) payload(key []byte) ([]byte, error) {
+// payload reads what stands under a key, and how it is written but for being
+// compressed.
+func (x *expiry) payload(key []byte) (payload []byte, flags byte, err error) {
 	val, err := get(x.txn, key)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		payload, err = unseal(key, val)
 	}
-	return unseal(key, val)
+	if err != nil {
+		return nil, 0, err
+	}
+	return payload, val[1] &^ flagCompressed, nil
 }
 
 // part is a chunk being put together in the bucket it is carried to, of what open
@@ -381,7 +385,7 @@ func (x *expiry) beginPart(c class, key, from []byte) error {
 		return err
 	}
 	p := part{class: c, key: key, from: from}
-	switch p.chunk, p.fault = x.payload(from); {
+	switch p.chunk, _, p.fault = x.payload(from); {
 	case errors.Is(p.fault, dedupe.ErrNotFound):
 		p.fault = damaged(from, "missing")
 	case p.fault != nil && !errors.Is(p.fault, dedupe.ErrDamaged):

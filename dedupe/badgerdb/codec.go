@@ -15,6 +15,7 @@ import (
 const (
 	recordVersion  = 1
 	flagCompressed = 1
+	flagTexts      = 2 // texts are packed
 	envelopeSize   = 6
 )
 
@@ -33,6 +34,7 @@ func newEnc(size int) *enc {
 
 // seal completes the value begun by newEnc for key.
 func (e *enc) seal(key []byte, flags byte) []byte {
+	flags |= e.flags
 	e.b[0], e.b[1] = recordVersion, flags
 	binary.BigEndian.PutUint32(e.b[2:], checksum(key, flags, e.b[envelopeSize:]))
 	return e.b
@@ -65,7 +67,7 @@ func unseal(key, val []byte) ([]byte, error) {
 	if binary.BigEndian.Uint32(val[2:]) != checksum(key, val[1], payload) {
 		return nil, damaged(key, "checksum mismatch")
 	}
-	switch val[1] {
+	switch val[1] &^ flagTexts {
 	case 0:
 		return payload, nil
 	case flagCompressed:
@@ -78,12 +80,25 @@ func unseal(key, val []byte) ([]byte, error) {
 	return nil, damaged(key, "unknown flags")
 }
 
+// decoder begins to read a record that may have packed texts.
+func decoder(key, val []byte) (*dec, error) {
+	payload, err := unseal(key, val)
+	if err != nil {
+		return nil, err
+	}
+	return &dec{b: payload, texts: val[1]&flagTexts != 0}, nil
+}
+
 func damaged(key []byte, what string) error {
 	return fmt.Errorf("%w: record %s: %s", dedupe.ErrDamaged, keyText(key), what)
 }
 
 // enc appends the primitives of payloads.
-type enc struct{ b []byte }
+type enc struct {
+	b     []byte
+	flags byte
+	known known
+}
 
 func (e *enc) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
 func (e *enc) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
@@ -119,8 +134,11 @@ func (e *enc) time(t time.Time) {
 // dec reads what enc wrote. After the first fault all reads give zero values
 // and err is set; lengths are checked against what is left.
 type dec struct {
-	b   []byte
-	bad bool
+	b     []byte
+	bad   bool
+	texts bool // are packed
+	known known
+	room  []byte // for one of them
 }
 
 func (d *dec) fail() {

@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,6 +21,10 @@ import (
 var update = flag.Bool("update", false, "write the golden file of the record format anew")
 
 const golden = "testdata/format1.golden"
+
+// goldenPlain are records whose texts are not packed, as they were first written.
+// Nothing writes them now.
+const goldenPlain = "testdata/format1-plain.golden"
 
 // samples are one record of each kind, every field set.
 func samples() map[string]record {
@@ -213,6 +218,46 @@ func TestFormatIsRead(t *testing.T) {
 	}
 }
 
+// Records without packed texts read as those with them do.
+func TestPlainTextsAreRead(t *testing.T) {
+	text, err := os.ReadFile(goldenPlain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, seen := samples(), 0
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		key, err := hex.DecodeString(f[1])
+		val, verr := hex.DecodeString(f[2])
+		if err = errors.Join(err, verr); err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		if was := val[1]; was&flagTexts != 0 {
+			t.Errorf("%s has packed texts", f[0])
+		}
+		if key[0] == kindAttempt {
+			want, _ := decodeAttempt(now[f[0]].key, now[f[0]].val)
+			if got, err := decodeAttempt(key, val); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s reads as %+v, %v", f[0], got, err)
+			}
+			continue
+		}
+		ref := event.NewRef(1_790_000_000_000, 7, 0xabcdef)
+		want, _, _ := decodeEvent(now[f[0]].key, now[f[0]].val, ref)
+		if got, _, err := decodeEvent(key, val, ref); err != nil || !reflect.DeepEqual(got, want) || got.ID != "evt_1" {
+			t.Errorf("%s reads as %+v, %v", f[0], got, err)
+		}
+		head, err := decodeEventHead(key, val)
+		if err != nil || head.Key != "stripe:evt_1" {
+			t.Errorf("head of %s reads as %+v, %v", f[0], head, err)
+		}
+	}
+	if seen != 6 {
+		t.Errorf("%d records", seen)
+	}
+}
+
 // A record under another key, or with any bit changed, is damage.
 func TestRecordsAreSealed(t *testing.T) {
 	for name, r := range samples() {
@@ -238,8 +283,13 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, payload []byte) {
 		e := newEnc(len(payload))
 		e.raw(payload)
-		val := e.seal(key, 0)
+		val := e.seal(key, flagTexts)
 		_, _, _ = decodeEvent(key, val, event.Ref{})
+		_, _ = decodeEventHead(key, val)
+		_, _ = decodeAttempt(key, val)
+		val = e.seal(key, 0)
+		_, _, _ = decodeEvent(key, val, event.Ref{})
+		_, _ = decodeEventHead(key, val)
 		_, _ = decodeState(key, val, event.Ref{}, "t")
 		_, _ = decodeAttempt(key, val)
 		_, _ = decodeHead(key, val)

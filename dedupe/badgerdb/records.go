@@ -11,47 +11,58 @@ import (
 // indexedFlag stands beside the flags of an event that has indexed fields.
 const indexedFlag = 1 << 16
 
+// relatedFlag stands there when another event is named, in a record with packed
+// texts; in one without, it always is.
+const relatedFlag = 1 << 17
+
 func encodeEvent(e *enc, batch uint64, ev *event.Event) {
+	e.known = known{source: ev.Source}
 	e.uint(batch)
 	e.str(ev.Source)
-	e.str(ev.Provider)
-	e.str(ev.ID)
-	e.str(ev.Type)
-	e.str(ev.Caller)
-	e.str(ev.Secret)
-	e.str(ev.Key)
+	e.text(ev.Provider)
+	e.text(ev.ID)
+	e.known.id = ev.ID
+	e.text(ev.Type)
+	e.text(ev.Caller)
+	e.text(ev.Secret)
+	e.text(ev.Key)
 	e.time(ev.ReceivedAt)
-	e.str(ev.Method)
-	e.str(ev.Path)
-	e.str(ev.Query)
+	e.text(ev.Method)
+	e.text(ev.Path)
+	e.text(ev.Query)
 	e.uint(uint64(len(ev.Header)))
 	for _, f := range ev.Header {
-		e.str(f.Name)
-		e.str(f.Value)
+		e.text(f.Name)
+		e.text(f.Value)
 	}
 	e.raw(ev.BodyHash[:])
-	e.raw(ev.Body.Request[:])
+	e.near(ev.Body.Request, ev.Ref)
 	e.uint(uint64(ev.Body.Offset))
 	e.uint(uint64(ev.Body.Length))
 	e.uint(uint64(len(ev.Targets)))
 	for _, t := range ev.Targets {
-		e.str(t)
+		e.text(t)
 	}
 	e.uint(uint64(ev.Answer.Status))
-	e.str(ev.Answer.ContentType)
-	e.bytes(ev.Answer.Body)
-	e.str(ev.Trace)
+	e.text(ev.Answer.ContentType)
+	e.text(string(ev.Answer.Body))
+	e.text(ev.Trace)
 	flags := uint64(ev.Flags)
 	if len(ev.Index) > 0 {
 		flags |= indexedFlag
 	}
+	if !ev.Related.IsZero() {
+		flags |= relatedFlag
+	}
 	e.uint(flags)
-	e.raw(ev.Related[:])
+	if flags&relatedFlag != 0 {
+		e.raw(ev.Related[:])
+	}
 	if len(ev.Index) > 0 {
 		e.uint(uint64(len(ev.Index)))
 		for _, f := range ev.Index {
-			e.str(f.Name)
-			e.str(f.Value)
+			e.text(f.Name)
+			e.text(f.Value)
 		}
 	}
 	for _, o := range ev.Orders { // nothing for an event that is ordered at no target
@@ -59,23 +70,55 @@ func encodeEvent(e *enc, batch uint64, ev *event.Event) {
 	}
 }
 
+// farRef stands before a ref that is not near.
+const farRef = 1 << event.CounterBits
+
+// near writes a ref that is another's, or of the same millisecond and before it, as
+// the distance.
+func (e *enc) near(r, of event.Ref) {
+	if r.Milli() == of.Milli() && r.Writer() == of.Writer() && r.Counter() <= of.Counter() {
+		e.uint(uint64(of.Counter() - r.Counter()))
+		return
+	}
+	e.uint(farRef)
+	e.raw(r[:])
+}
+
+func (d *dec) near(of event.Ref) (r event.Ref) {
+	if !d.texts {
+		d.raw(r[:])
+		return r
+	}
+	switch n := d.uint(); {
+	case n == farRef:
+		d.raw(r[:])
+	case n <= uint64(of.Counter()):
+		r = event.NewRef(of.Milli(), of.Counter()-uint32(n), of.Writer())
+	default:
+		d.fail()
+	}
+	return r
+}
+
 // eventHead is what stands at the head of an event's record: all that a filter
 // asks of it but the indexed fields.
 func (d *dec) eventHead(ev *event.Event) (batch uint64) {
 	batch = d.uint()
-	ev.Source, ev.Provider, ev.ID, ev.Type = d.str(), d.str(), d.str(), d.str()
-	ev.Caller, ev.Secret, ev.Key = d.str(), d.str(), d.str()
+	ev.Source = d.str()
+	d.known.source = ev.Source
+	ev.Provider, ev.ID = d.text(), d.text()
+	d.known.id = ev.ID
+	ev.Type, ev.Caller, ev.Secret, ev.Key = d.text(), d.text(), d.text(), d.text()
 	ev.ReceivedAt = d.time()
 	return batch
 }
 
 // decodeEventHead is the head of an event whose record is whole.
 func decodeEventHead(key, val []byte) (ev event.Event, err error) {
-	payload, err := unseal(key, val)
+	d, err := decoder(key, val)
 	if err != nil {
 		return ev, err
 	}
-	d := &dec{b: payload}
 	d.eventHead(&ev)
 	if d.bad {
 		return ev, damaged(key, "payload does not decode")
@@ -84,29 +127,30 @@ func decodeEventHead(key, val []byte) (ev event.Event, err error) {
 }
 
 func decodeEvent(key, val []byte, ref event.Ref) (ev event.Event, batch uint64, err error) {
-	payload, err := unseal(key, val)
+	d, err := decoder(key, val)
 	if err != nil {
 		return ev, 0, err
 	}
-	d := &dec{b: payload}
 	ev.Ref = ref
 	batch = d.eventHead(&ev)
-	ev.Method, ev.Path, ev.Query = d.str(), d.str(), d.str()
+	ev.Method, ev.Path, ev.Query = d.text(), d.text(), d.text()
 	ev.Header = d.fields()
 	d.raw(ev.BodyHash[:])
-	d.raw(ev.Body.Request[:])
+	ev.Body.Request = d.near(ref)
 	ev.Body.Offset, ev.Body.Length = int64(d.uint()), int64(d.uint())
 	if n := d.count(); n > 0 {
 		ev.Targets = make([]string, n)
 		for i := range ev.Targets {
-			ev.Targets[i] = d.str()
+			ev.Targets[i] = d.text()
 		}
 	}
-	ev.Answer = event.Answer{Status: int(d.uint()), ContentType: d.str(), Body: d.bytes()}
-	ev.Trace = d.str()
+	ev.Answer = event.Answer{Status: int(d.uint()), ContentType: d.text(), Body: d.textBytes()}
+	ev.Trace = d.text()
 	flags := d.uint()
 	ev.Flags = event.Flags(flags)
-	d.raw(ev.Related[:])
+	if !d.texts || flags&relatedFlag != 0 {
+		d.raw(ev.Related[:])
+	}
 	if flags&indexedFlag != 0 {
 		ev.Index = d.fields()
 	}
@@ -126,7 +170,7 @@ func (d *dec) fields() []event.Field {
 	}
 	out := make([]event.Field, n)
 	for i := range out {
-		out[i] = event.Field{Name: d.str(), Value: d.str()}
+		out[i] = event.Field{Name: d.text(), Value: d.text()}
 	}
 	return out
 }
@@ -177,16 +221,16 @@ func encodeAttempt(e *enc, a *recorded) {
 	e.int(int64(a.Duration))
 	e.int(int64(a.at.Sub(a.StartedAt)))
 	e.uint(uint64(a.Status))
-	e.str(string(a.Outcome))
-	e.str(a.Error)
-	e.bytes(a.Response)
+	e.text(string(a.Outcome))
+	e.text(a.Error)
+	e.text(string(a.Response))
 	e.uint(uint64(a.State))
 	e.int(int64(a.RetryIn))
 	e.phases(a.Late, &a.Phases)
 }
 
 func decodeAttempt(key, val []byte) (a recorded, err error) {
-	payload, err := unseal(key, val)
+	d, err := decoder(key, val)
 	if err != nil {
 		return a, err
 	}
@@ -194,13 +238,12 @@ func decodeAttempt(key, val []byte) (a recorded, err error) {
 	if !ok {
 		return a, damaged(key, "malformed key")
 	}
-	d := &dec{b: payload}
 	a = recorded{batch: d.uint(), n: uint16(d.uint())}
 	a.Attempt = event.Attempt{Event: ref, Target: target, Generation: gen, Number: uint32(d.uint()), StartedAt: d.time(),
 		Duration: time.Duration(d.int())}
 	a.at = a.StartedAt.Add(time.Duration(d.int()))
-	a.Status, a.Outcome, a.Error = int(d.uint()), event.Outcome(d.str()), d.str()
-	a.Response, a.State, a.RetryIn = d.bytes(), event.State(d.uint()), time.Duration(d.int())
+	a.Status, a.Outcome, a.Error = int(d.uint()), event.Outcome(d.text()), d.text()
+	a.Response, a.State, a.RetryIn = d.textBytes(), event.State(d.uint()), time.Duration(d.int())
 	a.Late, a.Phases = d.phases()
 	return a, d.end(key)
 }
