@@ -244,7 +244,7 @@ func (c *commit) accept(cl class, d *dedupe.Decision, part []byte) error {
 	ev := d.Event
 	t := cl.metaT(ev.Ref)
 	key := eventKey(cl.n, t, subEvent, ev.Ref)
-	e := newEnc(640)
+	e := newEnc(320)
 	encodeEvent(e, c.head.no, &ev)
 	val := e.seal(key, 0)
 	if err := c.set(key, val); err != nil {

@@ -125,7 +125,7 @@ func (c *commit) attempt(at *place, r *dedupe.Result, number uint32) (event.Stat
 	if a.Late {
 		key = lateKey(key, a.batch, a.n)
 	}
-	e := newEnc(128 + len(a.Response))
+	e := newEnc(96 + len(a.Response)/2)
 	encodeAttempt(e, &a)
 	val := e.seal(key, 0)
 	c.sum.add(key, val)
