@@ -108,8 +108,10 @@ func (w *watch) hooks() *httptrace.ClientTrace {
 		WroteRequest: func(httptrace.WroteRequestInfo) { w.note(func(now time.Time) { w.wrote = now }) },
 		GotFirstResponseByte: func() {
 			w.note(func(now time.Time) {
+				// It can come before the transport says that all is written.
+				w.phases.FirstByte = time.Microsecond
 				if !w.wrote.IsZero() {
-					w.phases.FirstByte = now.Sub(w.wrote)
+					w.phases.FirstByte = max(now.Sub(w.wrote), time.Microsecond)
 				}
 			})
 		},
