@@ -168,11 +168,11 @@ func (b *builder) call(ctx context.Context, c *Call, now time.Time) (*http.Reque
 		return nil, err
 	}
 	u.RawQuery = joinQuery(u.RawQuery, c.Query)
-	req := &http.Request{
+	req := (&http.Request{
 		Method: c.Method, URL: &u, Host: u.Host, Header: s.h,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	return b.once(ctx, req, c.Body), nil
+	}).WithContext(ctx)
+	return b.once(req, c.Body), nil
 }
 
 // appendPath appends a raw path to u's. One slash stands between them.

@@ -111,11 +111,11 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 	}
 	u := b.url
 	u.RawQuery = joinQuery(u.RawQuery, ev.Query)
-	req := &http.Request{
+	req := (&http.Request{
 		Method: b.method(ev), URL: &u, Host: u.Host, Header: s.h,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	return b.once(ctx, req, in.Body)
+	}).WithContext(ctx)
+	return b.once(req, in.Body)
 }
 
 // once gives req its body in a way that the transport can't send it twice.
@@ -133,7 +133,7 @@ func (b *builder) build(ctx context.Context, d event.Delivery, in dedupe.Loaded,
 // transport, which looks for its canonical form. Over HTTP/2 the transport may
 // still send a stream again that the server refused, so there a second
 // connection for the same attempt ends it.
-func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *http.Request {
+func (b *builder) once(req *http.Request, body []byte) *http.Request {
 	switch {
 	case len(body) == 0 && !b.std:
 		req.Body = http.NoBody // plain sends it once
@@ -147,9 +147,9 @@ func (b *builder) once(ctx context.Context, req *http.Request, body []byte) *htt
 		req.Body = http.NoBody
 		req.Header[strings.ToLower(headerKey)] = req.Header[headerKey]
 		delete(req.Header, headerKey)
-		ctx = onConnection(ctx)
+		return req.WithContext(onConnection(req.Context()))
 	}
-	return req.WithContext(ctx)
+	return req
 }
 
 var identity = []string{"identity"}
