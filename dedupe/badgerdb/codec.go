@@ -81,12 +81,12 @@ func unseal(key, val []byte) ([]byte, error) {
 }
 
 // decoder begins to read a record that may have packed texts.
-func decoder(key, val []byte) (*dec, error) {
+func decoder(key, val []byte) (dec, error) {
 	payload, err := unseal(key, val)
 	if err != nil {
-		return nil, err
+		return dec{}, err
 	}
-	return &dec{b: payload, texts: val[1]&flagTexts != 0}, nil
+	return dec{b: payload, texts: val[1]&flagTexts != 0}, nil
 }
 
 func damaged(key []byte, what string) error {
@@ -138,7 +138,6 @@ type dec struct {
 	bad   bool
 	texts bool // are packed
 	known known
-	room  []byte // for one of them
 }
 
 func (d *dec) fail() {

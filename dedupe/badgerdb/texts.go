@@ -146,12 +146,18 @@ func hexRun(s string) int {
 
 // unpack appends to b the text that was packed, false when it was not.
 func (k *known) unpack(b, packed []byte) ([]byte, bool) {
-	for len(packed) > 0 {
+	for {
+		n := 0
+		for n < len(packed) && packed[n] < firstPhrase {
+			n++
+		}
+		b, packed = append(b, packed[:n]...), packed[n:]
+		if len(packed) == 0 {
+			return b, len(b) <= maxText
+		}
 		c := packed[0]
 		packed = packed[1:]
 		switch {
-		case c < firstPhrase:
-			b = append(b, c)
 		case int(c-firstPhrase) < len(phrases):
 			b = append(b, phrases[c-firstPhrase]...)
 		case c == codeID:
@@ -173,7 +179,6 @@ func (k *known) unpack(b, packed []byte) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	return b, true
 }
 
 // text writes a text packed, or as it is where that is not longer. Its length has
@@ -197,12 +202,16 @@ func (e *enc) text(s string) {
 	e.b = append(e.b, s...)
 }
 
+// textRoom is enough for most texts, so that they are unpacked on the stack.
+const textRoom = 128
+
 // text reads what either text or, in a record without packed ones, str wrote.
 func (d *dec) text() string {
 	if !d.texts {
 		return d.str()
 	}
-	return string(d.unpacked())
+	var room [textRoom]byte
+	return string(d.unpacked(room[:0]))
 }
 
 // textBytes is text for what is kept as bytes, nil when it is empty.
@@ -210,14 +219,15 @@ func (d *dec) textBytes() []byte {
 	if !d.texts {
 		return d.bytes()
 	}
-	if b := d.unpacked(); len(b) > 0 {
+	var room [textRoom]byte
+	if b := d.unpacked(room[:0]); len(b) > 0 {
 		return append([]byte(nil), b...)
 	}
 	return nil
 }
 
-// unpacked is valid until the next call.
-func (d *dec) unpacked() []byte {
+// unpacked is a part of the payload, or in room or what that had to grow to.
+func (d *dec) unpacked(room []byte) []byte {
 	n := d.uint()
 	packed := n&1 != 0
 	if n >>= 1; n > uint64(len(d.b)) {
@@ -229,11 +239,10 @@ func (d *dec) unpacked() []byte {
 	if !packed {
 		return v
 	}
-	out, ok := d.known.unpack(d.room[:0], v)
+	out, ok := d.known.unpack(room, v)
 	if !ok {
 		d.fail()
 		return nil
 	}
-	d.room = out
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -138,4 +139,30 @@ func BenchmarkTexts(b *testing.B) {
 		out = k.pack(out[:0], text)
 	}
 	b.ReportMetric(float64(len(out))/float64(len(text)), "size")
+}
+
+// BenchmarkEventHead reads what a list looks at of each event, from a record as it is
+// written and from one of the first ledgers.
+func BenchmarkEventHead(b *testing.B) {
+	text, err := os.ReadFile(goldenPlain)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var plain record
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); f[0] == "event" {
+			plain.key, _ = hex.DecodeString(f[1])
+			plain.val, _ = hex.DecodeString(f[2])
+		}
+	}
+	for name, r := range map[string]record{"packed": samples()["event"], "plain": plain} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := decodeEventHead(r.key, r.val); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
