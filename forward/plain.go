@@ -342,10 +342,17 @@ func (b *plainBody) Read(p []byte) (int, error) {
 // Close ends the attempt's hold on the connection.
 func (b *plainBody) Close() error {
 	// A deadline that is being set for this attempt must not hit the next.
-	going := b.stop == nil && b.conn.life.Err() == nil || b.stop != nil && b.stop()
-	if going && b.ended && b.reuse {
+	if b.release() && b.ended && b.reuse {
 		b.pool.put(b.conn)
 		return nil
 	}
 	return b.conn.Close()
+}
+
+// release ends the request's hold on the connection, false when it has been cut.
+func (b *plainBody) release() bool {
+	if b.stop != nil {
+		return b.stop()
+	}
+	return b.conn.life.Err() == nil
 }

@@ -55,10 +55,10 @@
 //
 //	version 1 | flags 1 | crc32c 4 over key, flags and payload | payload
 //
-// Flag 1 says the payload is s2-compressed (bodies, acts and answers), flag 2 that its
-// texts are packed, as texts.go has it (events and attempts; those of the first ledgers
-// have it not). Numbers in payloads
-// are varints, strings and byte strings carry their length before them. Of the
+// Flag 1 says the payload is s2-compressed (bodies, acts and answers), flag 2 that
+// its texts are packed, as texts.go has it (events and attempts, but for those of
+// the first ledgers). Numbers in payloads are varints, strings and byte strings
+// carry their length before them. Of the
 // records that never change (event, attempt) the payload begins with the
 // number of the batch that wrote them; heads hold, per bucket, their count and
 // the SHA-256 of their keys and values in key order. Bodies, claims and state

@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"sort"
 )
 
@@ -127,13 +128,11 @@ func has(c byte, s, p string) bool {
 // hexValue is one more than what a digit stands for, 0 for what is none. Capital
 // letters are none: a text reads back as it was.
 var hexValue = func() (of [256]byte) {
-	for i, c := range []byte(hexDigits) {
+	for i, c := range []byte("0123456789abcdef") {
 		of[c] = byte(i) + 1
 	}
 	return of
 }()
-
-const hexDigits = "0123456789abcdef"
 
 // hexRun counts the digits at the beginning of s, an even number of them.
 func hexRun(s string) int {
@@ -168,10 +167,7 @@ func (k *known) unpack(b, packed []byte) ([]byte, bool) {
 			b, packed = append(b, packed[0]), packed[1:]
 		case c == codeHex && len(packed) > 0 && len(packed) > int(packed[0]):
 			n := 1 + int(packed[0])
-			for _, v := range packed[1:n] {
-				b = append(b, hexDigits[v>>4], hexDigits[v&0xf])
-			}
-			packed = packed[n:]
+			b, packed = hex.AppendEncode(b, packed[1:n]), packed[n:]
 		default:
 			return nil, false
 		}
